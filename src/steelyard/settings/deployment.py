@@ -1,0 +1,61 @@
+"""The deployment file as one frozen tree of values.
+
+Holds defaults, types and descriptions. Reading layers into it and saying where each value came
+from is `resolve`'s business; what values must not be together is in `rules`.
+"""
+
+from pathlib import PurePath
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from steelyard.settings._section import Section
+from steelyard.settings.gateway import GatewaySettings
+from steelyard.settings.sections import (
+    BatchingSettings,
+    EngineSettings,
+    KVCacheSettings,
+    TelemetrySettings,
+    WeightsSettings,
+)
+
+__all__ = ["Deployment"]
+
+_Name = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x20\x7f]+$")]
+
+
+class Deployment(Section):
+    """One service: a model, the engine that runs it and the door in front."""
+
+    model: Annotated[str, Field(min_length=1, max_length=4096)] = "smollm2-135m"
+    """A name that `steelyard model list` shows, a directory, a `.gguf` file, or `org/name` of the
+    Hugging Face hub."""
+    served_name: _Name | None = None
+    """The name clients ask for; `null` derives it from `model` (of a path, its last part)."""
+    backend: Literal["embedded", "fake"] = "embedded"
+    """`embedded` is our own engine; `fake` answers at once with made-up tokens, for tests."""
+    cache_dir: Annotated[str, Field(min_length=1)] | None = None
+    """Where models and compiled kernels are kept; `null` is `$XDG_CACHE_HOME/steelyard`, or
+    `~/.cache/steelyard`."""
+    engine: EngineSettings = EngineSettings()
+    """The engine process."""
+    weights: WeightsSettings = WeightsSettings()
+    """The model's weights in memory."""
+    batching: BatchingSettings = BatchingSettings()
+    """When requests are admitted, and how much one step computes."""
+    kv_cache: KVCacheSettings = KVCacheSettings()
+    """The memory of running and recent sequences."""
+    gateway: GatewaySettings = GatewaySettings()
+    """The OpenAI-compatible door."""
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """What is measured and written down."""
+
+    @property
+    def served_as(self) -> str:
+        """`served_name` with `null` resolved."""
+        if self.served_name is not None:
+            return self.served_name
+        is_path = self.model.startswith(("/", "./", "../", "~")) or self.model.endswith(".gguf")
+        if not is_path:
+            return self.model
+        return PurePath(self.model).name.removesuffix(".gguf") or self.model

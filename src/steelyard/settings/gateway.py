@@ -1,0 +1,133 @@
+"""The sections of the deployment file that say who may knock at the door, and how hard.
+
+Values only; `rules` holds what they must not be together, the package `gateway` obeys them.
+"""
+
+import ipaddress
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from steelyard.settings._section import Section
+from steelyard.settings.quantities import BadValue, Count, Seconds, Size
+
+__all__ = ["AuthSettings", "CorsSettings", "GatewaySettings", "LimitsSettings"]
+
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}")
+
+
+def _host(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        if "/" in value:
+            raise BadValue("is a URL", "use a host name or an IP address alone") from None
+        if ":" in value:
+            raise BadValue("holds a port", "put the port into gateway.port") from None
+        if not _HOST.fullmatch(value):
+            raise BadValue("is no host", "use a host name or an IP address") from None
+    return value
+
+
+def _origin(value: str) -> str:
+    if value == "*":
+        return value
+    try:
+        parts = urlsplit(value)
+        is_whole = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # brackets or a port out of range
+        is_whole = False
+    if not is_whole or value != f"{parts.scheme}://{parts.netloc}" or "@" in parts.netloc:
+        raise BadValue(
+            "holds an entry that is no origin",
+            "use entries like https://host or http://host:port, without a path, or *",
+        )
+    return value
+
+
+class CorsSettings(Section):
+    """Which web pages may call the API from a browser."""
+
+    origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = Field(default=(), strict=False)
+    """Allowed origins, such as `https://app.example.com`; `*` allows all; empty switches CORS
+    off."""
+
+
+class AuthSettings(Section):
+    """Who may use the API."""
+
+    mode: Literal["none"] = "none"
+    """`none`: whoever reaches the port."""
+
+
+class LimitsSettings(Section):
+    """What one client may send, hold or ask for. All limits are refused early and cheaply."""
+
+    max_header_bytes: Annotated[int, Size(1024, 1024**2)] = 32 * 1024
+    """Request line and header fields together; more is refused with 431."""
+    header_timeout_s: Seconds = 10.0
+    """From the first byte of a request, or the opening of a connection, to the header's end."""
+    max_body_bytes: Annotated[int, Size(1024, 1024**3)] = 8 * 1024**2
+    """Body of a request; more is refused with 413. A prompt of 100,000 tokens is about 0.5 MB."""
+    body_timeout_s: Seconds = 30.0
+    """From the header's end to the body's end."""
+    idle_timeout_s: Seconds = 75.0
+    """A kept-alive connection without a request is closed after this long."""
+    write_timeout_s: Seconds = 30.0
+    """A client that takes nothing of what waits for it is disconnected after this long."""
+    max_connections: Count = 1024
+    """Open connections; one more is closed at once."""
+    max_queue: Count = 256
+    """Requests that may wait at the door; one more is refused with 429 and Retry-After."""
+    max_tokens: Count | None = None
+    """Highest `max_tokens` a request may ask for; `null` leaves it to the model's context."""
+    default_max_tokens: Count | None = None
+    """`max_tokens` of requests that name none; `null` is all that limit and context leave."""
+    max_n: Annotated[int, Field(ge=1, le=1024)] = 16
+    """Choices per request."""
+    max_logprobs: Annotated[int, Field(ge=0, le=1024)] = 20
+    """Most likely tokens reported per position."""
+    max_stop: Annotated[int, Field(ge=0, le=1024)] = 16
+    """Stop strings per request."""
+    max_stop_chars: Annotated[int, Field(ge=1, le=65_536)] = 256
+    """Length of one stop string."""
+    max_logit_bias: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
+    """Entries of `logit_bias`."""
+    max_json_depth: Annotated[int, Field(ge=4, le=256)] = 32
+    """Levels of nesting in a request body."""
+
+
+class GatewaySettings(Section):
+    """The OpenAI-compatible door."""
+
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    """Address to listen on. `0.0.0.0` or `::` is every interface, and needs `insecure` as long as
+    `auth.mode` is `none`."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8000
+    """Port to listen on; 0 takes a free one, which the start-up banner names."""
+    insecure: bool = False
+    """Yes, serve other machines although everyone who reaches the port may use the model. Right
+    inside a container or a private network behind a proxy that authenticates."""
+    auth: AuthSettings = AuthSettings()
+    """Who may use the API."""
+    cors: CorsSettings = CorsSettings()
+    """Calls from web pages."""
+    limits: LimitsSettings = LimitsSettings()
+    """What one client may send, hold or ask for."""
+    keepalive_comment_s: Seconds = 15.0
+    """An SSE comment is sent whenever a stream has been silent this long, so that proxies do not
+    take a long prompt for a dead connection."""
+    shutdown_grace_s: Seconds = 30.0
+    """After SIGTERM, running requests may finish within this time; then they are ended."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """True when only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False

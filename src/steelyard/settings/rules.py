@@ -1,0 +1,140 @@
+"""What settings must not be together: contradictions and impossible sums.
+
+Each rule sees a deployment whose single values are valid and names the keys it compared, so that
+`resolve` can leave it out when one of them is already known to be wrong.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from steelyard.settings.deployment import Deployment
+
+__all__ = ["RULES", "Contradiction", "contradictions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Keys that cannot hold what they hold at the same time; the first one is at fault."""
+
+    paths: tuple[str, ...]
+    reason: str
+    fix: str
+
+
+def contradictions(deployment: Deployment) -> list[Contradiction]:
+    """Everything that cannot work, in the order of `RULES`."""
+    return [found for rule in RULES for found in rule(deployment)]
+
+
+def _held_batch_fits(deployment: Deployment) -> Iterator[Contradiction]:
+    batching = deployment.batching
+    if batching.min_batch > batching.running_limit:
+        auto = "auto, which is " if batching.max_running == "auto" else ""
+        yield Contradiction(
+            ("batching.min_batch", "batching.max_running", "batching.max_step_tokens"),
+            f"{batching.min_batch} exceeds batching.max_running = {auto}{batching.running_limit}",
+            f"lower batching.min_batch to {batching.running_limit} or raise batching.max_running",
+        )
+    if batching.min_batch > batching.max_waiting:
+        yield Contradiction(
+            ("batching.min_batch", "batching.max_waiting"),
+            f"{batching.min_batch} exceeds batching.max_waiting = {batching.max_waiting}, "
+            "so that many can never wait",
+            f"lower batching.min_batch to {batching.max_waiting} or raise batching.max_waiting",
+        )
+
+
+def _holding_ends(deployment: Deployment) -> Iterator[Contradiction]:
+    batching = deployment.batching
+    if batching.min_batch > 1 and batching.max_wait_ms == 0:
+        yield Contradiction(
+            ("batching.min_batch", "batching.max_wait_ms"),
+            f"{batching.min_batch} has no effect while batching.max_wait_ms = 0 disables holding",
+            "set batching.max_wait_ms, for example to 50, or batching.min_batch to 1",
+        )
+
+
+def _every_stream_gets_a_token(deployment: Deployment) -> Iterator[Contradiction]:
+    batching = deployment.batching
+    if batching.running_limit > batching.max_step_tokens:
+        yield Contradiction(
+            ("batching.max_running", "batching.max_step_tokens"),
+            f"{batching.max_running} exceeds batching.max_step_tokens = "
+            f"{batching.max_step_tokens}, so a step cannot give every running sequence a token",
+            f"lower batching.max_running to {batching.max_step_tokens} "
+            "or raise batching.max_step_tokens",
+        )
+
+
+def _a_block_fits_the_context(deployment: Deployment) -> Iterator[Contradiction]:
+    block_tokens = deployment.kv_cache.block_tokens
+    context_tokens = deployment.engine.context_tokens
+    if context_tokens != "auto" and block_tokens > context_tokens:
+        yield Contradiction(
+            ("kv_cache.block_tokens", "engine.context_tokens"),
+            f"{block_tokens} exceeds engine.context_tokens = {context_tokens}",
+            "use kv_cache.block_tokens: 16 or raise engine.context_tokens",
+        )
+
+
+def _default_is_allowed(deployment: Deployment) -> Iterator[Contradiction]:
+    limits = deployment.gateway.limits
+    default, highest = limits.default_max_tokens, limits.max_tokens
+    if default is not None and highest is not None and default > highest:
+        yield Contradiction(
+            ("gateway.limits.default_max_tokens", "gateway.limits.max_tokens"),
+            f"{default} exceeds gateway.limits.max_tokens = {highest}",
+            f"lower gateway.limits.default_max_tokens to {highest} "
+            "or raise gateway.limits.max_tokens",
+        )
+
+
+def _choices_fit_the_queues(deployment: Deployment) -> Iterator[Contradiction]:
+    limits, batching = deployment.gateway.limits, deployment.batching
+    for path, bound in (
+        ("gateway.limits.max_queue", limits.max_queue),
+        ("batching.max_waiting", batching.max_waiting),
+    ):
+        if limits.max_n > bound:
+            yield Contradiction(
+                ("gateway.limits.max_n", path),
+                f"{limits.max_n} exceeds {path} = {bound}, "
+                "so a request with that many choices could never wait its turn",
+                f"lower gateway.limits.max_n to {bound} or raise {path}",
+            )
+
+
+def _open_door_is_meant(deployment: Deployment) -> Iterator[Contradiction]:
+    gateway = deployment.gateway
+    if not gateway.is_loopback and gateway.auth.mode == "none" and not gateway.insecure:
+        yield Contradiction(
+            ("gateway.host", "gateway.auth.mode", "gateway.insecure"),
+            f"{gateway.host} can be reached from other machines while gateway.auth.mode = none, "
+            "so everyone who reaches the port may use the model",
+            "set gateway.insecure: true if something in front decides who gets there "
+            "(a container's port mapping, a proxy that authenticates), or listen on 127.0.0.1",
+        )
+
+
+def _restarts_slow_down(deployment: Deployment) -> Iterator[Contradiction]:
+    restart = deployment.engine.restart
+    if restart.first_delay_s > restart.max_delay_s:
+        yield Contradiction(
+            ("engine.restart.first_delay_s", "engine.restart.max_delay_s"),
+            f"{restart.first_delay_s:g} exceeds engine.restart.max_delay_s = "
+            f"{restart.max_delay_s:g}",
+            "lower engine.restart.first_delay_s or raise engine.restart.max_delay_s",
+        )
+
+
+RULES: tuple[Callable[[Deployment], Iterator[Contradiction]], ...] = (
+    _held_batch_fits,
+    _holding_ends,
+    _every_stream_gets_a_token,
+    _a_block_fits_the_context,
+    _default_is_allowed,
+    _choices_fit_the_queues,
+    _open_door_is_meant,
+    _restarts_slow_down,
+)
+"""Every rule; a new one is added here."""
