@@ -1,0 +1,24 @@
+"""Models on disk: finding, fetching, verifying and describing them, without torch.
+
+Both the text side and the engine read from here (docs/decisions/0001).
+"""
+
+from steelyard.checkpoints.checkpoint import open_checkpoint
+from steelyard.checkpoints.description import (
+    Checkpoint,
+    ModelDescription,
+    SpecialTokens,
+    TensorEntry,
+    TokenizerFile,
+)
+from steelyard.checkpoints.gguf_vocabulary import GGUFVocabulary
+
+__all__ = [
+    "Checkpoint",
+    "GGUFVocabulary",
+    "ModelDescription",
+    "SpecialTokens",
+    "TensorEntry",
+    "TokenizerFile",
+    "open_checkpoint",
+]
