@@ -12,13 +12,21 @@ from steelyard.checkpoints.description import (
     TokenizerFile,
 )
 from steelyard.checkpoints.gguf_vocabulary import GGUFVocabulary
+from steelyard.checkpoints.progress import PullProgress, Report
+from steelyard.checkpoints.store import ModelStore, StoredModel
+from steelyard.checkpoints.verify import verify_checkpoint
 
 __all__ = [
     "Checkpoint",
     "GGUFVocabulary",
     "ModelDescription",
+    "ModelStore",
+    "PullProgress",
+    "Report",
     "SpecialTokens",
+    "StoredModel",
     "TensorEntry",
     "TokenizerFile",
     "open_checkpoint",
+    "verify_checkpoint",
 ]

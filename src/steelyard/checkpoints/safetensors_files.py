@@ -14,7 +14,14 @@ from steelyard.checkpoints._reading import damaged, opened, read_json
 from steelyard.checkpoints.description import TensorEntry
 from steelyard.contract.errors import CheckpointError
 
-__all__ = ["INDEX_NAME", "MAX_HEADER_BYTES", "find_safetensors", "is_plain_name", "read_tensors"]
+__all__ = [
+    "INDEX_NAME",
+    "MAX_HEADER_BYTES",
+    "find_safetensors",
+    "is_plain_name",
+    "read_index",
+    "read_tensors",
+]
 
 INDEX_NAME = "model.safetensors.index.json"
 MAX_HEADER_BYTES = 100_000_000
@@ -54,7 +61,7 @@ def find_safetensors(directory: Path) -> list[Path]:
     and no index that would say how they belong together.
     """
     if (directory / INDEX_NAME).exists():
-        return [directory / name for name in sorted(set(_read_index(directory).values()))]
+        return [directory / name for name in sorted(set(read_index(directory).values()))]
     files = sorted(directory.glob("*.safetensors"))
     if directory / "model.safetensors" in files:
         return [directory / "model.safetensors"]
@@ -89,7 +96,7 @@ def _indexed(
     directory: Path, by_file: Mapping[Path, Mapping[str, TensorEntry]]
 ) -> dict[str, TensorEntry]:
     tensors = {}
-    for name, file_name in _read_index(directory).items():
+    for name, file_name in read_index(directory).items():
         entry = by_file[directory / file_name].get(name)
         if entry is None:
             raise damaged(directory / file_name, f"the tensor {name!r} of the index is missing")
@@ -97,7 +104,7 @@ def _indexed(
     return tensors
 
 
-def _read_index(directory: Path) -> dict[str, str]:
+def read_index(directory: Path) -> dict[str, str]:
     """The index's map from tensor to file, its file names checked."""
     path = directory / INDEX_NAME
     weight_map = read_json(path, _MAX_INDEX_BYTES).get("weight_map")

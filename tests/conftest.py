@@ -1,0 +1,20 @@
+"""Fixtures that several folders of tests share."""
+
+from pathlib import Path
+
+import pytest
+
+from steelyard.checkpoints import ModelStore
+from steelyard.contract.errors import CheckpointError
+from steelyard.settings.paths import default_cache_dir, environment
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The GGUF file of SmolLM2-135M, from the user's model cache; fetched when it is not there."""
+    named = environment().get("STEELYARD_CACHE_DIR")
+    cache_dir = Path(named).expanduser() if named else default_cache_dir()
+    try:
+        return ModelStore(cache_dir).pull("smollm2-135m")
+    except CheckpointError as error:
+        pytest.skip(f"SmolLM2-135M is neither in the cache nor reachable: {error}")
