@@ -28,7 +28,8 @@ class RestartSettings(Section):
     """How an engine process that died is started again."""
 
     first_delay_s: Seconds = 0.5
-    """Wait before the first restart; doubled after every start that fails."""
+    """Wait before the second restart in a row, since the first comes at once; doubled after every
+    further failure."""
     max_delay_s: Seconds = 30.0
     """The longest wait between two starts."""
 
