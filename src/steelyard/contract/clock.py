@@ -8,9 +8,12 @@ import asyncio
 import heapq
 import itertools
 import time
-from typing import Protocol
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
 
-__all__ = ["Clock", "RealClock", "VirtualClock"]
+__all__ = ["Clock", "RealClock", "VirtualClock", "within"]
+
+ResultT = TypeVar("ResultT")
 
 
 class Clock(Protocol):
@@ -80,6 +83,21 @@ class VirtualClock:
     def _drop_cancelled(self) -> None:
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
+
+
+async def within(clock: Clock, limit_s: float, work: Awaitable[ResultT]) -> ResultT:
+    """The result of `work`. Raises `TimeoutError`, and cancels `work`, after `limit_s`."""
+    working = asyncio.ensure_future(work)
+    timer = asyncio.ensure_future(clock.sleep(limit_s))
+    try:
+        await asyncio.wait((working, timer), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise TimeoutError(f"not done after {limit_s:g} s")
+    finally:
+        working.cancel()
+        timer.cancel()
+        await asyncio.wait((working, timer))
 
 
 async def _settle() -> None:

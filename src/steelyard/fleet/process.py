@@ -1,0 +1,229 @@
+"""The one place of the fleet that touches operating-system processes.
+
+A process gets its configuration on standard input and runs in a session of its own, so that
+Ctrl-C in the terminal reaches only us, and killing it takes its helpers (compilers) along. Its
+standard error goes to our log, and its last lines are kept for the error message; a report on
+standard output says in our own words why it ended. When to start and stop is `fleet.lifecycle`'s
+decision.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import msgspec
+
+from steelyard.contract.errors import (
+    EngineFailed,
+    EngineLost,
+    ErrorInfo,
+    SettingsError,
+    SteelyardError,
+    from_info,
+)
+from steelyard.engine.config import EngineConfig
+from steelyard.engine.exit_codes import ExitCode
+
+__all__ = [
+    "Command",
+    "Launcher",
+    "LocalLauncher",
+    "LocalProcess",
+    "ProcessExit",
+    "RunningProcess",
+    "engine_command",
+]
+
+_log = logging.getLogger(__name__)
+
+_TAIL_LINES = 40
+_LINE_BYTES = 4096
+_REPORT_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024
+_LAST_WORDS_S = 1.0
+"""A grandchild may hold the pipes open for ever; the exit is not kept waiting for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program, its arguments, and what it reads on standard input."""
+
+    argv: Sequence[str]
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExit:
+    """How a process ended. `error` can be shown to people."""
+
+    code: int
+    """Exit status; −n when signal n killed it."""
+    error: SteelyardError
+    is_final: bool
+    """True when the same command would end the same way again."""
+
+
+class RunningProcess(Protocol):
+    """A process that was started; it may be gone already."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def tail(self) -> list[str]:
+        """The newest lines of its standard error, oldest first."""
+        ...
+
+    def terminate(self) -> None:
+        """Ask it to end. Nothing happens when it is gone."""
+        ...
+
+    def kill(self) -> None:
+        """End it, and the helpers it started, now. Nothing happens when it is gone."""
+        ...
+
+    async def wait(self) -> ProcessExit:
+        """Return once it is gone; never before."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts one replica's process, again and again."""
+
+    async def launch(self) -> RunningProcess:
+        """Start it. Raises `SettingsError` when that can never work, `EngineFailed` otherwise."""
+        ...
+
+
+def engine_command(config: EngineConfig) -> Command:
+    """How to start an engine process that does not outlive this one."""
+    owned = msgspec.structs.replace(config, parent_pid=os.getpid())
+    # -P: the working directory must not be able to shadow modules.
+    argv = (sys.executable, "-P", "-m", "steelyard.engine.process")
+    return Command(argv=argv, stdin=msgspec.json.encode(owned))
+
+
+class LocalLauncher:
+    """Starts `command` on this machine; `name` marks its lines in our log."""
+
+    def __init__(self, name: str, command: Command) -> None:
+        self._name = name
+        self._command = command
+
+    async def launch(self) -> "LocalProcess":
+        """See `Launcher.launch`."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command.argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            raise SettingsError(f"cannot run {self._command.argv[0]}: {error.strerror}") from error
+        except OSError as error:
+            raise EngineFailed(f"cannot start a process: {error.strerror}") from error
+        return LocalProcess(self._name, process, self._command.stdin)
+
+
+class LocalProcess:
+    """A process of this machine, its pipes attended to by three tasks until it is gone."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, stdin: bytes) -> None:
+        self._name = name
+        self._process = process
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._report = b""
+        self._tasks = [
+            asyncio.ensure_future(self._feed(stdin)),
+            asyncio.ensure_future(self._relay_stderr()),
+            asyncio.ensure_future(self._keep_report()),
+        ]
+
+    @property
+    def pid(self) -> int:
+        """Of the process, and of the process group it leads."""
+        return self._process.pid
+
+    @property
+    def tail(self) -> list[str]:
+        """See `RunningProcess.tail`."""
+        return list(self._tail)
+
+    def terminate(self) -> None:
+        """See `RunningProcess.terminate`."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """See `RunningProcess.kill`."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    async def wait(self) -> ProcessExit:
+        """See `RunningProcess.wait`."""
+        code = await self._process.wait()
+        await asyncio.wait(self._tasks, timeout=_LAST_WORDS_S)
+        for task in self._tasks:
+            task.cancel()
+        return ProcessExit(code=code, error=self._explain(code), is_final=_is_final(code))
+
+    async def _feed(self, stdin: bytes) -> None:
+        pipe = cast(asyncio.StreamWriter, self._process.stdin)
+        # A process that dies before it has read everything says why in its own words.
+        with contextlib.suppress(ConnectionError):
+            pipe.write(stdin)
+            await pipe.drain()
+        pipe.close()
+
+    async def _keep_report(self) -> None:
+        pipe = cast(asyncio.StreamReader, self._process.stdout)
+        while data := await pipe.read(_READ_BYTES):
+            self._report = (self._report + data)[-_REPORT_BYTES:]
+
+    async def _relay_stderr(self) -> None:
+        pipe = cast(asyncio.StreamReader, self._process.stderr)
+        line = b""
+        while data := await pipe.read(_READ_BYTES):
+            *lines, line = (line + data).split(b"\n")
+            for complete in lines:
+                self._relay_line(complete)
+            line = line[-_LINE_BYTES:]
+        if line:
+            self._relay_line(line)
+
+    def _relay_line(self, line: bytes) -> None:
+        text = line[:_LINE_BYTES].decode(errors="replace").rstrip()
+        self._tail.append(text)
+        level = logging.getLevelNamesMapping().get(text.partition(" ")[0], logging.INFO)
+        _log.log(level, "%s: %s", self._name, text)
+
+    def _explain(self, code: int) -> SteelyardError:
+        with contextlib.suppress(msgspec.MsgspecError, IndexError):
+            return from_info(msgspec.json.decode(self._report.splitlines()[-1], type=ErrorInfo))
+        last_words = "".join(f"\n  {line}" for line in list(self._tail)[-10:])
+        return EngineLost(f"the process {self.pid} of {self._name} {_describe(code)}{last_words}")
+
+
+def _describe(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    with contextlib.suppress(ValueError):
+        return f"ended with status {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
+    return f"ended with status {code}"
+
+
+def _is_final(code: int) -> bool:
+    with contextlib.suppress(ValueError):
+        return ExitCode(code).is_final
+    return False
