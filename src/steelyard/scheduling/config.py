@@ -6,11 +6,17 @@ The deployment file's `batching` and `kv_cache` sections are turned into these b
 import enum
 from dataclasses import dataclass
 
+from steelyard.contract.errors import SettingsError
+
 __all__ = ["GroupKind", "KVGroup", "SchedulerConfig"]
 
 
 class GroupKind(enum.Enum):
-    """Which tokens of a sequence a group of layers must keep."""
+    """Which tokens of a sequence a group of layers must keep.
+
+    Whatever the kind, position p of a sequence belongs to column p // `block_tokens` of its row in
+    the group's block table.
+    """
 
     FULL = "full"
     """Every token."""
@@ -19,7 +25,9 @@ class GroupKind(enum.Enum):
     COMPRESSED = "compressed"
     """Every token, several of them folded into one entry; a block spans more tokens."""
     STATE = "state"
-    """One recurrent state per sequence, in a single block; resumable only where it was saved."""
+    """One recurrent state instead of tokens. A slice [start, end) reads the state that column
+    (start - 1) // `block_tokens` holds and leaves its own in column (end - 1) // `block_tokens`;
+    columns in between stay 0. Resumable only where a slice ended exactly at a block's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +46,25 @@ class KVGroup:
     window_tokens: int | None = None
     """Only for WINDOW: how many of the newest tokens are attended to, the current one included."""
 
+    def __post_init__(self) -> None:
+        assert self.block_tokens >= 1, self
+        assert (self.window_tokens is not None) == (self.kind is GroupKind.WINDOW), self
+        assert self.window_tokens is None or self.window_tokens >= 1, self
+        if self.blocks < 2:
+            raise SettingsError(
+                f"the memory for {self.name!r} holds no block of {self.block_tokens} tokens",
+                param="kv_cache",
+                fix="give the KV cache more memory",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
     """When to admit, how much to compute per step, and when to refuse."""
 
     max_running: int = 64
-    """Sequences that may hold KV memory at once."""
+    """Sequences that may hold KV memory at once; counts as `max_step_tokens` where that is
+    smaller, so that every stream can advance in every step."""
     max_waiting: int = 1024
     """Bound of the queue; one more is refused with `Overloaded`."""
     max_step_tokens: int = 512
@@ -64,3 +84,17 @@ class SchedulerConfig:
     """Prefill always advances by this many tokens per step, whatever `step_stretch` says."""
     prefix_cache: bool = True
     """Keep and share KV blocks of equal prefixes."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_running", "max_step_tokens", "min_prefill_tokens", "min_batch"):
+            _require(getattr(self, name) >= 1, name, "at least 1")
+        _require(self.max_waiting >= 0, "max_waiting", "not negative")
+        _require(self.context_tokens >= 2, "context_tokens", "at least 2")
+        _require(self.max_wait_s >= 0, "max_wait_s", "not negative")
+        _require(0 < self.memory_threshold <= 1, "memory_threshold", "in (0, 1]")
+        _require(self.step_stretch >= 1, "step_stretch", "at least 1")
+
+
+def _require(holds: bool, name: str, wanted: str) -> None:
+    if not holds:
+        raise SettingsError(f"must be {wanted}", param=f"batching.{name}")

@@ -1,4 +1,4 @@
-"""What the scheduler asks of the runner for one step, and what it gets back.
+"""What the scheduler asks of the runner for one step, what it gets back, and what it makes of it.
 
 One idea: there is no prefill phase and no decode phase. Each sequence has tokens whose KV is not
 yet computed; a step computes some of them for many sequences as one flat batch:
@@ -10,21 +10,24 @@ yet computed; a step computes some of them for many sequences as one flat batch:
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from steelyard.contract import TokenLogprobs
+import msgspec
 
-if TYPE_CHECKING:
-    from steelyard.scheduling.sequence import Sequence
+from steelyard.contract import TokenChunk, TokenLogprobs
+from steelyard.contract.errors import SteelyardError
+from steelyard.scheduling.sequence import Sequence
 
-__all__ = ["Slice", "StepPlan", "StepResult"]
+__all__ = ["Slice", "StepOutcome", "StepPlan", "StepResult"]
 
 
-@dataclass(slots=True)
-class Slice:
-    """Tokens [start, start + count) of one sequence, computed in this step."""
+class Slice(msgspec.Struct, gc=False):
+    """Tokens [start, start + count) of one sequence, computed in this step.
 
-    sequence: "Sequence"
+    A struct outside garbage collection because a step makes one per running sequence; it can be
+    part of no cycle, for sequences do not refer to slices.
+    """
+
+    sequence: Sequence
     start: int
     count: int
     samples: bool
@@ -33,13 +36,13 @@ class Slice:
 
 @dataclass(slots=True)
 class StepPlan:
-    """One step's work. An empty plan means: nothing can run before `wake_at_s`."""
+    """One step's work. An empty plan needs no runner, but is applied like any other."""
 
     slices: list[Slice] = field(default_factory=list)
     decode_tokens: int = 0
-    """Tokens of slices that continue a stream (count 1, sampling, prompt already computed)."""
+    """Tokens of slices that continue a stream (count 1, sampling, all before it computed)."""
     prefill_tokens: int = 0
-    """All other tokens."""
+    """All other tokens: prompts, and what a preemption made necessary to compute again."""
     attended_tokens: int = 0
     """Sum over all computed tokens of the tokens they attend to: the attention work."""
     wake_at_s: float | None = None
@@ -61,3 +64,18 @@ class StepResult:
     token_ids: list[int]
     logprobs: list[TokenLogprobs | None]
     elapsed_s: float
+
+    @classmethod
+    def nothing(cls) -> "StepResult":
+        """The result of an empty plan."""
+        return cls(token_ids=[], logprobs=[], elapsed_s=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """What clients are told after a step. Each request ends once: finished, failed or aborted."""
+
+    chunks: list[TokenChunk]
+    """At most one per request; the last one of a request carries its finish reason and usage."""
+    failures: list[tuple[str, SteelyardError]]
+    """Request ids that ended without a finish reason, and why."""
