@@ -1,6 +1,7 @@
 """What every section of the deployment file is: frozen, closed, strict about types.
 
-Attribute docstrings are the descriptions that `steelyard config schema` and the reference print.
+Attribute docstrings describe keys and class docstrings describe sections, in
+`steelyard config schema` and in the reference.
 """
 
 from pydantic import BaseModel, ConfigDict

@@ -38,17 +38,11 @@ class Deployment(Section):
     """Where models and compiled kernels are kept; `null` is `$XDG_CACHE_HOME/steelyard`, or
     `~/.cache/steelyard`."""
     engine: EngineSettings = EngineSettings()
-    """The engine process."""
     weights: WeightsSettings = WeightsSettings()
-    """The model's weights in memory."""
     batching: BatchingSettings = BatchingSettings()
-    """When requests are admitted, and how much one step computes."""
     kv_cache: KVCacheSettings = KVCacheSettings()
-    """The memory of running and recent sequences."""
     gateway: GatewaySettings = GatewaySettings()
-    """The OpenAI-compatible door."""
     telemetry: TelemetrySettings = TelemetrySettings()
-    """What is measured and written down."""
 
     @property
     def served_as(self) -> str:

@@ -111,11 +111,8 @@ class GatewaySettings(Section):
     """Yes, serve other machines although everyone who reaches the port may use the model. Right
     inside a container or a private network behind a proxy that authenticates."""
     auth: AuthSettings = AuthSettings()
-    """Who may use the API."""
     cors: CorsSettings = CorsSettings()
-    """Calls from web pages."""
     limits: LimitsSettings = LimitsSettings()
-    """What one client may send, hold or ask for."""
     keepalive_comment_s: Seconds = 15.0
     """An SSE comment is sent whenever a stream has been silent this long, so that proxies do not
     take a long prompt for a dead connection."""

@@ -45,6 +45,8 @@ class Key:
             return str(value).lower()
         if self.is_size and isinstance(value, int):
             return format_bytes(value)
+        if isinstance(value, float):
+            return str(value).removesuffix(".0")
         if isinstance(value, tuple):
             return "[" + ", ".join(str(entry) for entry in value) + "]"
         return str(value)
@@ -88,7 +90,7 @@ def _keys_of(section: type[Section], at: Path) -> Iterator[Key]:
 def _sections_of(section: type[Section], at: Path) -> Iterator[tuple[Path, str]]:
     for name, field in section.model_fields.items():
         if (inner := _as_section(field.annotation)) is not None:
-            yield (*at, name), _one_line(field.description)
+            yield (*at, name), _one_line(inner.__doc__)
             yield from _sections_of(inner, (*at, name))
 
 
@@ -98,7 +100,7 @@ def _as_section(annotation: object) -> type[Section] | None:
 
 
 def _one_line(text: str | None) -> str:
-    assert text, "every key carries a docstring"
+    assert text, "every key and every section carries a docstring"
     return " ".join(text.split())
 
 

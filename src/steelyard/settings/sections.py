@@ -25,7 +25,7 @@ _AUTO_MAX_RUNNING = 64
 
 
 class RestartSettings(Section):
-    """How an engine process that died is started again."""
+    """Starting the engine process again after it died."""
 
     first_delay_s: Seconds = 0.5
     """Wait before the second restart in a row, since the first comes at once; doubled after every
@@ -51,7 +51,6 @@ class EngineSettings(Section):
     start_timeout_s: Seconds = 600.0
     """A process that is not ready after this long is ended. Large models load for minutes."""
     restart: RestartSettings = RestartSettings()
-    """Starting again after a crash."""
 
 
 class WeightsSettings(Section):
@@ -123,4 +122,3 @@ class TelemetrySettings(Section):
     sample_file_bytes: Annotated[int, Size(minimum=64 * 1024)] = 64 * 1024**2
     """Size at which the file is renamed to `<name>.1` and started anew; at most two are kept."""
     log: LogSettings = LogSettings()
-    """The log."""

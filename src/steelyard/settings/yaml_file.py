@@ -34,6 +34,9 @@ def from_file(file: FilePath) -> Layer:
     return layer
 
 
+_NULL = "tag:yaml.org,2002:null"
+
+
 class _Unreadable(Exception):
     """The file as a whole says nothing we can use."""
 
@@ -64,13 +67,13 @@ for _tag, _first, _pattern in (
     ("null", "~nN", r"~|null|Null|NULL"),
     ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
     ("int", "-+0123456789", r"[-+]?(0|[1-9][0-9]*)"),
-    ("float", "-+.0123456789", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"),
+    ("float", "-+.0123456789", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?"),
     ("float", "-+.", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
 ):
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first)
     )
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"$"), [""])
+_Loader.add_implicit_resolver(_NULL, re.compile(r"$"), [""])
 
 
 class _Reader:
@@ -81,6 +84,8 @@ class _Reader:
         self._layer = layer
 
     def read_root(self, root: yaml.Node) -> None:
+        if root.tag == _NULL:
+            return
         if not isinstance(root, yaml.MappingNode):
             raise _Unreadable(
                 "is not a list of keys with values", "begin with a line such as model: name", 1
@@ -104,7 +109,7 @@ class _Reader:
         if is_section and isinstance(node, yaml.MappingNode):
             self._read_section(node, path)
             return
-        if is_section and node.tag == "tag:yaml.org,2002:null":
+        if is_section and node.tag == _NULL:
             return  # a section whose keys are all commented out
         try:
             value = _plain_value(node)
@@ -142,9 +147,8 @@ def _read(file: FilePath) -> str:
 
 def _compose(text: str) -> yaml.Node | None:
     """The tree of nodes; None for a file without content. Messages never quote the file."""
-    loader = _Loader(text)
     try:
-        return loader.get_single_node()
+        return _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = f"is not YAML: {error.problem or error.context}"
@@ -154,8 +158,6 @@ def _compose(text: str) -> yaml.Node | None:
         raise _Unreadable("holds characters YAML does not allow", "save it as text") from None
     except RecursionError:
         raise _Unreadable("is nested too deeply", "see `steelyard config schema`") from None
-    finally:
-        loader.dispose()
 
 
 def _plain_value(node: yaml.Node) -> object:

@@ -194,7 +194,7 @@ _HARDWARE = (
     _counter("hardware_samples", "Samples taken of host, processes and devices."),
     _counter(
         "hardware_sample_errors",
-        "Samples that failed in part. source: host, process, gpu, file.",
+        "Samples that failed in part. source: host, gpu, file.",
         "source",
     ),
 )

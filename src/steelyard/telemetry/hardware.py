@@ -74,7 +74,7 @@ class HardwareSample:
     """Those that are alive."""
     gpus: tuple[GpuSample, ...]
     errors: tuple[str, ...] = ()
-    """Sources (`host`, `process`, `gpu`) that failed, once per failure."""
+    """What failed: `host`, `gpu` or `file`."""
 
 
 class HostProbe:
