@@ -40,8 +40,7 @@ class Metrics:
     """Owned by one event loop; no method blocks.
 
     `models` are the names served here: their series exist from the start, so that the first
-    request is a rise from zero, and a flood of made-up names cannot take their place. Give
-    requests for other models the name `unknown`.
+    request is a rise from zero, and a flood of made-up names cannot take their place.
     """
 
     def __init__(self, *, clock: Clock | None = None, models: Iterable[str] = ()) -> None:
@@ -54,7 +53,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._registry.register(self._instruments)
         for model in models:
-            self._model(model)
+            _ = self._model(model).spread
         about = (__version__, platform.python_version())
         self._instruments.gauge("steelyard_build_info", *about).set(1)
         self._instruments.gauge("steelyard_start_time_seconds").set(time.time())

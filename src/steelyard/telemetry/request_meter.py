@@ -4,6 +4,7 @@ The meter reads the clock itself, so callers only say what happened. Conservatio
 (received = in flight + ended) holds by construction: a meter begins once and ends once.
 """
 
+import functools
 from types import TracebackType
 from typing import Literal
 
@@ -18,7 +19,14 @@ from steelyard.contract.errors import (
 )
 from steelyard.telemetry._instruments import Instruments
 
-__all__ = ["CancelCause", "ModelSeries", "RequestMeter", "StreamMeter", "TenantSeries"]
+__all__ = [
+    "CancelCause",
+    "ModelSeries",
+    "ModelSpread",
+    "RequestMeter",
+    "StreamMeter",
+    "TenantSeries",
+]
 
 CancelCause = Literal["disconnect", "deadline", "shutdown"]
 
@@ -34,17 +42,28 @@ class ModelSeries:
         self.prompt_tokens = instruments.counter("steelyard_prompt_tokens_total", model)
         self.cached_tokens = instruments.counter("steelyard_cached_tokens_total", model)
         self.output_tokens = instruments.counter("steelyard_output_tokens_total", model)
+
+    @functools.cached_property
+    def spread(self) -> "ModelSpread":
+        """Made on first use: a name that is not served gets counters, not 140 buckets."""
+        return ModelSpread(self._instruments, self._model)
+
+    def ended(self, outcome: str, reason: str) -> None:
+        name = "steelyard_requests_ended_total"
+        self._instruments.counter(name, self._model, outcome, reason).add()
+        self.in_flight.add(-1)
+
+
+class ModelSpread:
+    """The distributions of one model: times in seconds, lengths in tokens."""
+
+    def __init__(self, instruments: Instruments, model: str) -> None:
         self.first_token = instruments.histogram("steelyard_time_to_first_token_seconds", model)
         self.gap = instruments.histogram("steelyard_inter_token_latency_seconds", model)
         self.duration = instruments.histogram("steelyard_request_duration_seconds", model)
         self.queue = instruments.histogram("steelyard_request_queue_seconds", model)
         self.prompt_length = instruments.histogram("steelyard_request_prompt_tokens", model)
         self.output_length = instruments.histogram("steelyard_request_output_tokens", model)
-
-    def ended(self, outcome: str, reason: str) -> None:
-        name = "steelyard_requests_ended_total"
-        self._instruments.counter(name, self._model, outcome, reason).add()
-        self.in_flight.add(-1)
 
 
 class TenantSeries:
@@ -87,8 +106,8 @@ class RequestMeter:
     def handed_over(self, prompt_tokens: int) -> None:
         """An engine has taken the request. Say it once, also for several choices."""
         self._is_handed_over = True
-        self._model.queue.observe(self._clock.now() - self._began_s)
-        self._model.prompt_length.observe(prompt_tokens)
+        self._model.spread.queue.observe(self._clock.now() - self._began_s)
+        self._model.spread.prompt_length.observe(prompt_tokens)
         self._model.prompt_tokens.add(prompt_tokens)
         self._tenant.prompt_tokens.add(prompt_tokens)
 
@@ -100,13 +119,13 @@ class RequestMeter:
         """The first token of a choice is being sent; the first choice's is the request's."""
         if not self._has_output:
             self._has_output = True
-            self._model.first_token.observe(now_s - self._began_s)
+            self._model.spread.first_token.observe(now_s - self._began_s)
 
     def finished(self, reason: FinishReason | str, usage: Usage) -> None:
         """The answer is complete; `reason` is the (first) choice's finish reason."""
         if self._end("finished", reason):
-            self._model.duration.observe(self._clock.now() - self._began_s)
-            self._model.output_length.observe(self.output_tokens)
+            self._model.spread.duration.observe(self._clock.now() - self._began_s)
+            self._model.spread.output_length.observe(self.output_tokens)
             self._model.cached_tokens.add(usage.cached_tokens)
             self._tenant.cached_tokens.add(usage.cached_tokens)
 
@@ -157,11 +176,12 @@ class RequestMeter:
 class StreamMeter:
     """The tokens of one choice as they are sent."""
 
-    __slots__ = ("_clock", "_last_s", "_model", "_request")
+    __slots__ = ("_clock", "_gap", "_last_s", "_output", "_request")
 
     def __init__(self, request: RequestMeter, model: ModelSeries, clock: Clock) -> None:
         self._request = request
-        self._model = model
+        self._gap = model.spread.gap
+        self._output = model.output_tokens
         self._clock = clock
         self._last_s: float | None = None
 
@@ -172,7 +192,7 @@ class StreamMeter:
         if last_s is None:
             self._request.output_began(now_s)
         else:
-            self._model.gap.observe((now_s - last_s) / count, count)
+            self._gap.observe((now_s - last_s) / count, count)
         self._last_s = now_s
-        self._model.output_tokens.value += count
+        self._output.value += count
         self._request.output_tokens += count
