@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 _PROBE = """
 import json, sys, time
@@ -20,7 +21,7 @@ def test_settings_import_quickly_and_without_heavy_packages() -> None:
     assert min(run["spent_s"] for run in runs) < 0.25
 
 
-def _import_in_a_fresh_process() -> dict[str, object]:
+def _import_in_a_fresh_process() -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, check=True)
-    result: dict[str, object] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(done.stdout)
     return result

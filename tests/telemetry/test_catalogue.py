@@ -48,7 +48,7 @@ def test_everything_exposed_is_in_the_catalogue_and_all_of_it_is_exposed() -> No
 def test_a_client_that_asks_for_open_metrics_gets_it() -> None:
     text, content_type = Metrics(models=["small"]).exposition(_OPEN_METRICS)
     assert content_type.startswith("application/openmetrics-text")
-    families = {family.name: family for family in open_metrics_families(text.decode())}
+    families = {family.name: family for family in open_metrics_families(text.decode())}  # type: ignore[no-untyped-call]
     assert families["steelyard_time_to_first_token_seconds"].unit == "seconds"
     assert len(families) == len(CATALOGUE)
 

@@ -175,15 +175,18 @@ def test_received_is_in_flight_plus_ended_whatever_happens(
     metrics = Metrics(clock=clock)
     requests = []
     sent_tokens = 0
+    handed_over, ended_ones = set[int](), set[int]()
     for action, which, count in steps:
         clock.jump(count / 8)
         if action == "begin":
             requests.append(metrics.request(f"model-{which % 3}", tenant=f"tenant-{which % 2}"))
         if not requests:
             continue
-        request = requests[which % len(requests)]
+        number = which % len(requests)
+        request = requests[number]
         if action == "hand over":
             request.handed_over(count)
+            handed_over.add(number)
         elif action == "tokens":
             request.stream().tokens(count)
             sent_tokens += count
@@ -193,12 +196,16 @@ def test_received_is_in_flight_plus_ended_whatever_happens(
             request.failed([EngineLost("x"), Overloaded("x"), Cancelled("x")][count % 3])
         elif action == "cancel":
             request.cancelled("shutdown")
+        if action in ("finish", "fail", "cancel"):
+            ended_ones.add(number)
     scrape = Scrape(metrics)
     received = scrape.value("requests_received_total")
     ended = scrape.value("requests_ended_total")
     assert received == len(requests) == scrape.value("requests_in_flight") + ended
     outcomes = ("finished", "failed", "rejected", "cancelled")
     assert ended == sum(scrape.value("requests_ended_total", outcome=o) for o in outcomes)
+    assert ended == len(ended_ones)
+    assert scrape.value("requests_waiting") == len(requests) - len(handed_over | ended_ones)
     assert ended == scrape.value("tenant_requests_ended_total")
     assert scrape.value("output_tokens_total") == sent_tokens
     for model in scrape.labels("requests_received_total", "model"):

@@ -81,22 +81,27 @@ class LimitsSettings(Section):
     """Open connections; one more is closed at once."""
     max_queue: Count = 256
     """Requests that may wait at the door; one more is refused with 429 and Retry-After."""
+    queue_timeout_s: Seconds = 30.0
+    """A request that waited this long at the door is refused with 429."""
     max_tokens: Count | None = None
     """Highest `max_tokens` a request may ask for; `null` leaves it to the model's context."""
     default_max_tokens: Count | None = None
-    """`max_tokens` of requests that name none; `null` is all that limit and context leave."""
+    """`max_tokens` of chat requests that name none; `null` is all that limit and context leave.
+    Text completions that name none get 16, as OpenAI documents it."""
     max_n: Annotated[int, Field(ge=1, le=1024)] = 16
-    """Choices per request."""
+    """Choices per prompt."""
+    max_sequences: Annotated[int, Field(ge=1, le=65_536)] = 64
+    """Choices times prompts of one request: each is a sequence for the engine."""
+    max_messages: Count = 4096
+    """Messages of one conversation."""
     max_logprobs: Annotated[int, Field(ge=0, le=1024)] = 20
     """Most likely tokens reported per position."""
     max_stop: Annotated[int, Field(ge=0, le=1024)] = 16
-    """Stop strings per request."""
+    """Stop strings, and stop token ids, per request."""
     max_stop_chars: Annotated[int, Field(ge=1, le=65_536)] = 256
-    """Length of one stop string."""
+    """Length of one stop string; this much text may be held back."""
     max_logit_bias: Annotated[int, Field(ge=0, le=1_000_000)] = 1024
     """Entries of `logit_bias`."""
-    max_json_depth: Annotated[int, Field(ge=4, le=256)] = 32
-    """Levels of nesting in a request body."""
 
 
 class GatewaySettings(Section):
@@ -116,6 +121,9 @@ class GatewaySettings(Section):
     keepalive_comment_s: Seconds = 15.0
     """An SSE comment is sent whenever a stream has been silent this long, so that proxies do not
     take a long prompt for a dead connection."""
+    stall_timeout_s: Seconds = 300.0
+    """A request whose engine produces nothing for this long fails. Covers the engine's queue and
+    the reading of the longest prompt."""
     shutdown_grace_s: Seconds = 30.0
     """After SIGTERM, running requests may finish within this time; then they are ended."""
 

@@ -91,15 +91,16 @@ def _default_is_allowed(deployment: Deployment) -> Iterator[Contradiction]:
 
 def _choices_fit_the_queues(deployment: Deployment) -> Iterator[Contradiction]:
     limits, batching = deployment.gateway.limits, deployment.batching
-    for path, bound in (
-        ("gateway.limits.max_queue", limits.max_queue),
-        ("batching.max_waiting", batching.max_waiting),
+    for path, bound, why in (
+        ("gateway.limits.max_sequences", limits.max_sequences, "be accepted"),
+        ("gateway.limits.max_queue", limits.max_queue, "wait its turn"),
+        ("batching.max_waiting", batching.max_waiting, "wait its turn"),
     ):
         if limits.max_n > bound:
             yield Contradiction(
                 ("gateway.limits.max_n", path),
                 f"{limits.max_n} exceeds {path} = {bound}, "
-                "so a request with that many choices could never wait its turn",
+                f"so a request with that many choices could never {why}",
                 f"lower gateway.limits.max_n to {bound} or raise {path}",
             )
 

@@ -75,6 +75,7 @@ def _histogram(name: str, help_text: str, buckets: tuple[float, ...], *labels: s
 _DOOR = (
     _counter("requests_received", "Inference requests whose header was read.", "model"),
     _gauge("requests_in_flight", "Requests received and not yet ended.", "model"),
+    _gauge("requests_waiting", "Of these, the ones not yet handed to an engine.", "model"),
     _counter(
         "requests_ended",
         "Requests by how they ended. outcome: finished (reason: stop, length), failed or rejected "

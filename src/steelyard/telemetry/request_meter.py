@@ -39,6 +39,7 @@ class ModelSeries:
         self._model = model
         self.received = instruments.counter("steelyard_requests_received_total", model)
         self.in_flight = instruments.gauge("steelyard_requests_in_flight", model)
+        self.waiting = instruments.gauge("steelyard_requests_waiting", model)
         self.prompt_tokens = instruments.counter("steelyard_prompt_tokens_total", model)
         self.cached_tokens = instruments.counter("steelyard_cached_tokens_total", model)
         self.output_tokens = instruments.counter("steelyard_output_tokens_total", model)
@@ -102,10 +103,14 @@ class RequestMeter:
         """Tokens sent so far, all choices together; the streams count here."""
         model.received.add()
         model.in_flight.add(1)
+        model.waiting.add(1)
 
     def handed_over(self, prompt_tokens: int) -> None:
-        """An engine has taken the request. Say it once, also for several choices."""
+        """An engine has taken the request, with all its choices. Only the first call counts."""
+        if self._is_handed_over or self._is_ended:
+            return
         self._is_handed_over = True
+        self._model.waiting.add(-1)
         self._model.spread.queue.observe(self._clock.now() - self._began_s)
         self._model.spread.prompt_length.observe(prompt_tokens)
         self._model.prompt_tokens.add(prompt_tokens)
@@ -167,6 +172,8 @@ class RequestMeter:
         if self._is_ended:
             return False
         self._is_ended = True
+        if not self._is_handed_over:
+            self._model.waiting.add(-1)
         self._model.ended(outcome, reason)
         self._tenant.ended(outcome)
         self._tenant.output_tokens.add(self.output_tokens)
