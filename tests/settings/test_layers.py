@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from steelyard.settings import Flag, SourceKind, resolve
+from steelyard.settings import Flag, SourceKind, examine, resolve
 
 _FILE = "gateway:\n  port: 9001\n"
 
@@ -126,6 +126,23 @@ def test_the_cache_folder_follows_the_desktop_specification(tmp_path: Path) -> N
 def test_a_cache_folder_in_the_settings_wins_and_knows_the_home_folder() -> None:
     resolved = resolve(sets=["cache_dir=~/models"], environ={"XDG_CACHE_HOME": "/elsewhere"})
     assert resolved.cache_dir == Path.home() / "models"
+
+
+def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    (problem,) = examine(environ={}).problems
+    assert problem.path == "cache_dir"
+    assert "STEELYARD_CACHE_DIR" in problem.fix
+    assert resolve(sets=["cache_dir=/cache"], environ={}).cache_dir == Path("/cache")
+    assert resolve(environ={"XDG_CACHE_HOME": "/cache"}).cache_dir == Path("/cache/steelyard")
+
+
+def test_the_home_of_an_unknown_user_stays_as_it_is_written() -> None:
+    resolved = resolve(sets=["cache_dir=~nobody-of-this-name/x"], environ={})
+    assert resolved.cache_dir == Path("~nobody-of-this-name/x")
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,9 @@ class Entry:
 
     def typed(self, key: Key) -> object:
         """The value in the type of `key`; a text that does not fit stays a text."""
-        return (
-            _typed(self.value, key)
-            if self.is_text and isinstance(self.value, str)
-            else (self.value)
-        )
+        if self.is_text and isinstance(self.value, str):
+            return _typed(self.value, key)
+        return self.value
 
 
 @dataclass(slots=True)

@@ -7,9 +7,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from steelyard.contract.errors import SettingsError
 from steelyard.settings.layers import FILE_VARIABLE
 
-__all__ = ["default_cache_dir", "environment", "named_file"]
+__all__ = ["default_cache_dir", "environment", "expanded", "named_file"]
 
 
 def environment() -> Mapping[str, str]:
@@ -20,14 +21,31 @@ def environment() -> Mapping[str, str]:
 def named_file(environ: Mapping[str, str]) -> Path | None:
     """The deployment file that `STEELYARD_CONFIG` names; None when it names none."""
     name = environ.get(FILE_VARIABLE)
-    return Path(name).expanduser() if name else None
+    return expanded(name) if name else None
 
 
 def default_cache_dir(environ: Mapping[str, str] | None = None) -> Path:
     """`$XDG_CACHE_HOME/steelyard`, else `~/.cache/steelyard`. Creates nothing.
 
-    A relative `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks.
+    A relative `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks. Raises
+    `SettingsError` where the user has no home, as in containers that run under a made-up id.
     """
-    base = (environment() if environ is None else environ).get("XDG_CACHE_HOME", "")
-    root = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
-    return root / "steelyard"
+    base = Path((environment() if environ is None else environ).get("XDG_CACHE_HOME", ""))
+    if base.is_absolute():
+        return base / "steelyard"
+    try:
+        return Path.home() / ".cache" / "steelyard"
+    except RuntimeError as error:
+        raise SettingsError(
+            "has no default, because this user has no home folder",
+            param="cache_dir",
+            fix="set cache_dir (STEELYARD_CACHE_DIR) to a folder that can be written",
+        ) from error
+
+
+def expanded(path: str) -> Path:
+    """`path` with `~` and `~user` replaced; unchanged when there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from steelyard.contract.errors import SettingsError
 from steelyard.settings.keys import Path, dotted, keys, sections
 
-__all__ = ["Problem", "as_error", "shown", "unavailable_value", "unknown_key"]
+__all__ = ["Problem", "as_error", "printable", "shown", "unavailable_value", "unknown_key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,16 @@ def unknown_key(path: Path, where: str, spell: Callable[[Path], str] = dotted) -
 
     `spell` writes a known key as `where` would, such as a variable's name.
     """
-    name = _shortened("".join(c if c.isprintable() else "?" for c in dotted(path)), limit=80)
+    name = printable(path)
     for planned, (reason, fix) in _UNAVAILABLE_KEYS.items():
         if path[: len(planned)] == planned:
             return Problem(name, f"is not available in this version: {reason}", fix, where)
     return Problem(name, "is not a known key", _suggestion(path, spell), where)
+
+
+def printable(path: Path) -> str:
+    """A path that may be no key, fit for a terminal."""
+    return _shortened("".join(c if c.isprintable() else "?" for c in dotted(path)), limit=80)
 
 
 def unavailable_value(path: Path, value: object) -> tuple[str, str] | None:

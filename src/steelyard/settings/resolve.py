@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from steelyard.contract.errors import SettingsError
 from steelyard.settings.deployment import Deployment
 from steelyard.settings.keys import Key, Path, dotted, keys, sections
 from steelyard.settings.layers import (
@@ -24,7 +25,7 @@ from steelyard.settings.layers import (
     from_sets,
     variable_name,
 )
-from steelyard.settings.paths import default_cache_dir, environment, named_file
+from steelyard.settings.paths import default_cache_dir, environment, expanded, named_file
 from steelyard.settings.problems import (
     Problem,
     as_error,
@@ -121,11 +122,10 @@ def examine(
     stacks = _stack(layers, problems)
     deployment, wrong = _validate(stacks, problems)
     _judge(deployment, stacks, wrong, problems)
-    if problems:
+    cache_dir = _cache_dir(deployment, environ, problems)
+    if problems or cache_dir is None:
         return Examination(None, tuple(problems))
     sources = {path: stack[-1].source for path, stack in stacks.items()}
-    named = deployment.cache_dir
-    cache_dir = FilePath(named).expanduser() if named else default_cache_dir(environ)
     return Examination(Resolved(deployment, cache_dir, sources), ())
 
 
@@ -215,6 +215,19 @@ def _judge(
         if wrong.isdisjoint(found.paths):
             where = _said(found.paths, stacks)
             problems.append(Problem(found.paths[0], found.reason, found.fix, where))
+
+
+def _cache_dir(
+    deployment: Deployment, environ: Mapping[str, str], problems: list[Problem]
+) -> FilePath | None:
+    """The folder for models and kernels; None, and a problem, when there is none."""
+    if deployment.cache_dir is not None:
+        return expanded(deployment.cache_dir)
+    try:
+        return default_cache_dir(environ)
+    except SettingsError as error:
+        problems.append(Problem("cache_dir", error.message, error.fix))
+        return None
 
 
 def _said(paths: Iterable[str], stacks: _Stacks) -> str:

@@ -3,9 +3,8 @@
 Knows nothing of what the secret is for.
 """
 
-from pathlib import Path
-
 from steelyard.contract.errors import SettingsError
+from steelyard.settings.paths import expanded
 
 __all__ = ["MIN_SECRET_BYTES", "read_secret"]
 
@@ -20,7 +19,7 @@ def read_secret(file: str, *, key: str) -> bytes:
     `MIN_SECRET_BYTES` or more than 4096 bytes. The message never shows the content.
     """
     try:
-        with Path(file).expanduser().open("rb") as stream:
+        with expanded(file).open("rb") as stream:
             secret = stream.read(_MAX_SECRET_BYTES + 1)
     except OSError as error:
         raise SettingsError(

@@ -9,9 +9,9 @@ from pathlib import Path as FilePath
 
 import yaml
 
-from steelyard.settings.keys import Path, dotted, sections
+from steelyard.settings.keys import Path, sections
 from steelyard.settings.layers import Entry, Layer, Source, SourceKind
-from steelyard.settings.problems import Problem
+from steelyard.settings.problems import Problem, printable
 
 __all__ = ["MAX_FILE_BYTES", "from_file"]
 
@@ -120,7 +120,7 @@ class _Reader:
         self._layer.entries.append(Entry(path, value, source))
 
     def _refuse(self, path: Path, line: int, reason: str, fix: str) -> None:
-        problem = Problem(dotted(path), reason, fix, f"{self._name}:{line}")
+        problem = Problem(printable(path), reason, fix, f"{self._name}:{line}")
         self._layer.problems.append(problem)
 
 

@@ -5,6 +5,7 @@ read, `metrics` and `sample_file` keep.
 """
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,6 @@ from steelyard.telemetry.hardware import (
     HostProbe,
     HostSample,
     ProcessProbe,
-    ProcessSample,
 )
 from steelyard.telemetry.metrics import Metrics
 from steelyard.telemetry.sample_file import SampleFile
@@ -81,14 +81,11 @@ class HardwareSampler:
         sample = self._read()
         if self._file is None or self._write(self._file, sample):
             return sample
-        return HardwareSample(
-            sample.unix_s, sample.host, sample.processes, sample.gpus, (*sample.errors, "file")
-        )
+        return dataclasses.replace(sample, errors=(*sample.errors, "file"))
 
     def _read(self) -> HardwareSample:
         errors: list[str] = []
         host: HostSample | None = None
-        processes: tuple[ProcessSample, ...] = ()
         gpus: tuple[GpuSample, ...] = ()
         try:
             host = self._host.sample()
