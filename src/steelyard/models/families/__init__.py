@@ -1,0 +1,1 @@
+"""One file per model family; `registry` finds it by the checkpoint's architecture."""

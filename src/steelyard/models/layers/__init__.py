@@ -1,0 +1,1 @@
+"""What decoder models are made of: attention, gated MLP, rotary tables, and the decoder itself."""
