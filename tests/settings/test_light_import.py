@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 _PROBE = """
 import json, sys, time
 began = time.process_time()
@@ -16,9 +18,14 @@ print(json.dumps({"spent_s": spent_s, "heavy": sorted(heavy & sys.modules.keys()
 
 
 def test_settings_import_quickly_and_without_heavy_packages() -> None:
-    runs = [_import_in_a_fresh_process() for _ in range(3)]
-    assert runs[0]["heavy"] == []
-    assert min(run["spent_s"] for run in runs) < 0.25
+    spent_s = []
+    for _ in range(10):  # other work on the machine slows some of them down
+        run = _import_in_a_fresh_process()
+        assert run["heavy"] == []
+        spent_s.append(run["spent_s"])
+        if spent_s[-1] < 0.25:
+            return
+    pytest.fail(f"importing the settings took {min(spent_s):.3f} s of processor time at best")
 
 
 def _import_in_a_fresh_process() -> dict[str, Any]:
