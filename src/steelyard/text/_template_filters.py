@@ -94,7 +94,7 @@ def _indentation(value: Any, indent: int) -> int:
     """Characters of indentation: every item stands on a line of its own. The value was weighed."""
     chars, depth, level = 0, 0, [value]
     while level:
-        following = []
+        following: list[Any] = []
         for item in level:
             if isinstance(item, dict):
                 following.extend(item.values())

@@ -27,11 +27,7 @@ def open_text_model(checkpoint: Checkpoint, limits: TemplateLimits | None = None
             limits=limits,
         )
     tokenizer = open_tokenizer(checkpoint.vocabulary)
-    end_ids = set(checkpoint.config.eos_token_ids)
-    if checkpoint.special_tokens.eos is not None:
-        end_id = tokenizer.token_id(checkpoint.special_tokens.eos)
-        end_ids |= set() if end_id is None else {end_id}
-    return TextModel(tokenizer, template, tuple(sorted(end_ids)))
+    return TextModel(tokenizer, template, _end_token_ids(checkpoint, tokenizer))
 
 
 class TextModel:
@@ -121,3 +117,11 @@ class TextModel:
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes that a token adds to the text."""
         return self.tokenizer.token_bytes(token_id)
+
+
+def _end_token_ids(checkpoint: Checkpoint, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Those of the configuration; the tokenizer's EOS where it names none."""
+    if checkpoint.config.eos_token_ids or checkpoint.special_tokens.eos is None:
+        return checkpoint.config.eos_token_ids
+    end_id = tokenizer.token_id(checkpoint.special_tokens.eos)
+    return () if end_id is None else (end_id,)
