@@ -26,6 +26,8 @@ from steelyard.text._template_sandbox import TemplateEnvironment, TemplateRefusa
 
 __all__ = ["ChatTemplate", "TemplateLimits"]
 
+_MARK = "\ue000continue here\ue000 "
+"""Private-use characters: nothing that a template would look for or change."""
 _MAX_MESSAGE_CHARS = 500
 _COMPILE_ERRORS = (
     TemplateError,
@@ -75,14 +77,20 @@ class ChatTemplate:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The prompt text. All arguments hold plain JSON values.
 
-        `variables` are further names that the template may read, such as `enable_thinking`; they
-        cannot replace the others. Raises `InvalidRequest` when the template refuses the messages,
-        fails on them or exceeds a limit, `CheckpointError` when it tries what it may not do.
+        With `continue_final_message` it ends where the last message's content ends, so that the
+        model goes on with it. `variables` are further names that the template may read, such as
+        `enable_thinking`; they cannot replace the others. Raises `InvalidRequest` when the template
+        refuses the messages, fails on them or exceeds a limit, `CheckpointError` when it tries
+        what it may not do.
         """
+        if continue_final_message:
+            messages = _with_mark(messages)
+            add_generation_prompt = False
         names = {
             **(variables or {}),
             **self._tokens,
@@ -91,6 +99,11 @@ class ChatTemplate:
             "documents": (variables or {}).get("documents"),
             "add_generation_prompt": add_generation_prompt,
         }
+        text = self._run(names)
+        return _before_mark(text) if continue_final_message else text
+
+    def _run(self, names: Mapping[str, Any]) -> str:
+        """Render under a fresh budget, with every error put into our tree."""
         try:
             with running_budget(TemplateBudget(self._limits, self._clock)):
                 return self._joined(names)
@@ -135,6 +148,24 @@ class ChatTemplate:
             raise CheckpointError(
                 f"the chat template is not valid{line}: {_short(error)}", param=self._where
             ) from error
+
+
+def _with_mark(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The messages, with a mark behind the content of the last one."""
+    content = messages[-1].get("content") if messages else None
+    if not isinstance(content, str):
+        raise _refused("only a final message whose content is a text can be continued")
+    return [*messages[:-1], {**messages[-1], "content": content + _MARK}]
+
+
+def _before_mark(text: str) -> str:
+    """The text up to the mark. A template that trims contents has cut the mark's last space, too:
+    then the content's own spaces before it would have been trimmed without the mark.
+    """
+    at = text.rfind(_MARK.rstrip())
+    if at < 0:
+        raise _refused("the model's chat template does not show the content of the final message")
+    return text[:at] if text.startswith(_MARK, at) else text[:at].rstrip()
 
 
 def _token_variables(special_tokens: SpecialTokens) -> dict[str, str]:

@@ -64,6 +64,7 @@ class TextModel:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """Ids of a conversation. The template writes all special tokens, so none are added.
@@ -75,6 +76,7 @@ class TextModel:
             messages,
             tools=tools,
             add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
             variables=variables,
         )
         return self.tokenizer.encode(text, add_special_tokens=False)
@@ -85,6 +87,7 @@ class TextModel:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
         """The text of a conversation; see `ChatTemplate.render`.
@@ -99,6 +102,7 @@ class TextModel:
             messages,
             tools=tools,
             add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
             variables=variables,
         )
 
