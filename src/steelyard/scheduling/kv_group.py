@@ -159,10 +159,9 @@ class GroupCache:
 
     def resume(self, row: int, tokens: int, blocks: list[int]) -> None:
         """Let an empty row start at `tokens` with the `hit_blocks` found for it."""
-        if blocks:
-            for block in blocks:
-                self.pool.share(block)
-            self.table.place(row, self.first_needed(tokens), blocks)
+        for block in blocks:
+            self.pool.share(block)
+        self.table.place(row, self.first_needed(tokens), blocks)
 
     def freed_by_preempting(self, row: int) -> int:
         """Blocks that would become free: those only this row holds."""
