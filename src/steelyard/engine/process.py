@@ -45,7 +45,7 @@ from steelyard.scheduling.scheduler import Scheduler
 
 __all__ = ["main"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("steelyard.engine.process")
 
 _FLUSH_S = 1.0
 

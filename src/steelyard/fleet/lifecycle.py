@@ -59,6 +59,7 @@ class Lifecycle:
         self._starts = 0
         self._failures = 0
         self._ready_since_s: float | None = None
+        """When this process was ready first; lost connections do not count against it."""
         self._was_ever_ready = False
         self._kill_reason: SteelyardError | None = None
 
@@ -77,7 +78,8 @@ class Lifecycle:
         """The process is connected, and its model loaded."""
         if self.phase is Phase.STARTING:
             self._enter(Phase.READY)
-            self._ready_since_s = now_s
+            if self._ready_since_s is None:
+                self._ready_since_s = now_s
             self._was_ever_ready = True
             self.error = None
 
@@ -133,6 +135,7 @@ class Lifecycle:
     def _spawn(self, now_s: float) -> Action:
         self.restarts += 1 if self._starts else 0
         self._starts += 1
+        self._ready_since_s = None
         self._enter(Phase.STARTING, due_s=now_s + self._policy.start_timeout_s)
         return Action.SPAWN
 
@@ -144,7 +147,7 @@ class Lifecycle:
         return self.due_s is not None and now_s >= self.due_s
 
     def _count_failure(self, now_s: float) -> None:
-        since_s, self._ready_since_s = self._ready_since_s, None
+        since_s = self._ready_since_s
         was_stable = since_s is not None and now_s - since_s >= self._policy.stable_s
         self._failures = 1 if was_stable else self._failures + 1
 

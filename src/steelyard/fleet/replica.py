@@ -129,12 +129,13 @@ class Replica:
 
     async def _main_loop(self) -> None:
         lifecycle = self._lifecycle
-        while lifecycle.is_wanted or lifecycle.phase is not Phase.DOWN:
+        while True:
             while (action := lifecycle.advance(self._clock.now())) is not None:
                 await self._carry_out(action)
             self._tell()
-            if lifecycle.is_wanted or lifecycle.phase is not Phase.DOWN:
-                await self._wait_for_news()
+            if lifecycle.phase is Phase.DOWN and not lifecycle.is_wanted:
+                return
+            await self._wait_for_news()
 
     async def _carry_out(self, action: Action) -> None:
         _log.info("replica %s: %s", self._name, action.value)
