@@ -6,9 +6,9 @@ Weighted least squares with exponential forgetting, solved by one or two rounds 
 descent per step, warm-started: each coefficient in turn takes its best value given the others,
 cut off at 0 (Zakharov, White and Liu, "Low-complexity RLS algorithms using dichotomous coordinate
 descent iterations", 2008, for the idea; here with a bound and a proximal term). Errors are
-relative, so short and long steps count alike, and a step that took more than twice or less than
-half of what was predicted counts as exactly that: one stall teaches next to nothing, while a
-lasting change is followed at a factor per step.
+relative, so short and long steps count alike, and a step that took more than twice what was
+predicted counts as twice: one stall teaches next to nothing, while a lasting change is followed.
+There is no such bound below, for nothing makes a step faster than it can be.
 
 What to do with a prediction is decided in `prefill_allowance`.
 """
@@ -29,8 +29,8 @@ _CALIBRATION_STEPS = 8
 """Steps that only set the scale, by their median: the first ones are often slow."""
 
 _OUTLIER_RATIO = 2.0
-_PRIOR_WEIGHT = 2.0
-"""Steps of evidence that the prior's proportions are worth, per coefficient."""
+_PRIOR_WEIGHT = 0.3
+"""Steps of evidence that the prior is worth, per coefficient: it should yield soon."""
 
 _PROXIMAL = 1e-3
 """Keeps a coefficient where it is when no remembered step says anything about it."""
@@ -126,7 +126,7 @@ class StepCost:
             base_s[2] * prefill_tokens / predicted_s,
             base_s[3] * attended_tokens / predicted_s,
         )
-        ratio = min(max(elapsed_s / predicted_s, 1 / _OUTLIER_RATIO), _OUTLIER_RATIO)
+        ratio = min(elapsed_s / predicted_s, _OUTLIER_RATIO)
         self._accumulate(shares, ratio)
         self._solve()
 
