@@ -1,0 +1,13 @@
+"""HTTP/1.1 under our own deadlines and byte caps, on aiohttp's parser and protocol.
+
+`server` listens, `connection` guards one socket, `exchange` is one request and its answer,
+`event_stream` the answer as server-sent events. Nothing here knows what is asked for.
+"""
+
+from steelyard.gateway.http.answers import Answer, json_answer
+from steelyard.gateway.http.event_stream import EventStream
+from steelyard.gateway.http.exchange import Exchange
+from steelyard.gateway.http.router import Handler, Router
+from steelyard.gateway.http.server import HttpServer
+
+__all__ = ["Answer", "EventStream", "Exchange", "Handler", "HttpServer", "Router", "json_answer"]
