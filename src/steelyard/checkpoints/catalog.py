@@ -31,6 +31,11 @@ class WheelModel:
         return self.member.rpartition("/")[2]
 
     @property
+    def wheel_name(self) -> str:
+        """The wheel's file name on an index."""
+        return f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+    @property
     def source(self) -> str:
         return f"Python package {self.package} {self.version}"
 

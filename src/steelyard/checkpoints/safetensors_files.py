@@ -61,7 +61,7 @@ def find_safetensors(directory: Path) -> list[Path]:
     and no index that would say how they belong together.
     """
     if (directory / INDEX_NAME).exists():
-        return [directory / name for name in sorted(set(read_index(directory).values()))]
+        return [_present(directory / name) for name in sorted(set(read_index(directory).values()))]
     files = sorted(directory.glob("*.safetensors"))
     if directory / "model.safetensors" in files:
         return [directory / "model.safetensors"]
@@ -92,6 +92,14 @@ def is_plain_name(name: object) -> bool:
     return "\0" not in name and PurePosixPath(name).name == name
 
 
+def _present(shard: Path) -> Path:
+    if shard.exists():
+        return shard
+    raise CheckpointError(
+        "is missing, though the index names it", param=str(shard), fix="fetch the model again"
+    )
+
+
 def _indexed(
     directory: Path, by_file: Mapping[Path, Mapping[str, TensorEntry]]
 ) -> dict[str, TensorEntry]:
@@ -105,7 +113,7 @@ def _indexed(
 
 
 def read_index(directory: Path) -> dict[str, str]:
-    """The index's map from tensor to file, its file names checked."""
+    """The index's map from tensor to file, its file names checked; the files may be missing."""
     path = directory / INDEX_NAME
     weight_map = read_json(path, _MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
@@ -113,12 +121,6 @@ def read_index(directory: Path) -> dict[str, str]:
     for name in set(map(str, weight_map.values())):
         if not is_plain_name(name) or not name.endswith(".safetensors"):
             raise damaged(path, f"{name!r} is not the name of a safetensors file beside it")
-        if not (directory / name).exists():
-            raise CheckpointError(
-                "is missing, though the index names it",
-                param=str(directory / name),
-                fix="fetch the model again; pulling resumes where it stopped",
-            )
     return {str(tensor): str(name) for tensor, name in weight_map.items()}
 
 
