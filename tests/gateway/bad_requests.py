@@ -263,7 +263,8 @@ _HTTP = [
     ),
     http(
         "length and chunks",
-        b"POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}",
+        b"POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n"
+        b"transfer-encoding: chunked\r\n\r\n{}",
         400,
         "malformed_http",
     ),

@@ -98,7 +98,7 @@ def test_chat_logprobs_have_openais_shape(client: openai.OpenAI) -> None:
     assert len(choice.logprobs.content) == 3
     for token in choice.logprobs.content:
         assert token.bytes == list(token.token.encode())
-        assert [t.token for t in token.top_logprobs][0] == token.token
+        assert token.top_logprobs[0].token == token.token
         assert len(token.top_logprobs) == 2
         assert token.top_logprobs[0].logprob >= token.top_logprobs[1].logprob
     assert "".join(t.token for t in choice.logprobs.content) == choice.message.content

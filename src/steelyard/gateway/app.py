@@ -149,7 +149,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 def _routes(surroundings: Surroundings, about: About) -> Router:
     limits = surroundings.config.requests
-    tokens = Tokens(surroundings.models, surroundings.encoder)
+    tokens = Tokens(surroundings.models, surroundings.encoder, limits.max_field_bytes)
     router = Router()
     router.add(
         "POST", "/v1/chat/completions", GenerationEndpoint(ChatDialect(limits), surroundings)

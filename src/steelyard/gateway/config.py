@@ -65,6 +65,12 @@ class RequestLimits:
     inline_prompt_chars: int = 16_384
     """Longer prompts are tokenised in a thread, so that streams of others do not wait."""
 
+    @property
+    def max_field_bytes(self) -> int:
+        """JSON bytes of any one parameter but the prompt: what the limits above can need."""
+        stop_bytes = 8 * self.max_stop * self.max_stop_chars
+        return max(64 * 1024, 48 * self.max_logit_bias, stop_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:

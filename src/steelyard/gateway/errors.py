@@ -138,7 +138,7 @@ _ROWS: dict[type[tree.SteelyardError], tuple[int, str, str | None]] = {
     tree.Unauthorised: (401, "authentication_error", None),
     tree.Forbidden: (403, "permission_error", None),
     tree.NotFound: (404, _INVALID, None),
-    tree.DeadlineExceeded: (504, "timeout_error", None),
+    tree.DeadlineExceeded: (504, "timeout_error", "The deadline of the request passed."),
     tree.Cancelled: (499, _INVALID, "The request was cancelled."),
     tree.InternalError: (500, _SERVER, "The server failed on this request."),
     tree.ProtocolError: (502, _SERVER, f"The engine's answer could not be read. {_RETRY}"),

@@ -6,6 +6,7 @@ schema knows are built, so a body cannot unfold into more memory than it has byt
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -17,6 +18,9 @@ __all__ = ["BodyDecoder"]
 
 SchemaT = TypeVar("SchemaT", bound=msgspec.Struct)
 
+_BULKY = frozenset({"messages", "prompt", "tokens"})
+"""What a body may be large for."""
+
 
 class _Name(str):
     """A key of the body's outermost object, as it stands there."""
@@ -25,10 +29,15 @@ class _Name(str):
 
 
 class BodyDecoder(Generic[SchemaT]):
-    """Decodes bodies of one schema. Not for concurrent use by several threads."""
+    """Decodes bodies of one schema. Not for concurrent use by several threads.
 
-    def __init__(self, schema: type[SchemaT], policy: FieldPolicy) -> None:
+    Parameters other than the prompt may have `max_field_bytes` of JSON: a megabyte of
+    `logit_bias` is refused by its length, before a hundred thousand entries are built.
+    """
+
+    def __init__(self, schema: type[SchemaT], policy: FieldPolicy, *, max_field_bytes: int) -> None:
         self._policy = policy
+        self._max_field_bytes = max_field_bytes
         self._known = frozenset(f.encode_name for f in msgspec.structs.fields(schema))
         self._names: list[str] = []
         # msgspec keeps the last of equal keys without a word; the hook sees all of them.
@@ -46,6 +55,8 @@ class BodyDecoder(Generic[SchemaT]):
                 raise InvalidRequest(
                     "the key occurs twice", param=_repeated(self._names), fix="Send it once."
                 )
+            if len(body) > self._max_field_bytes:
+                self._check_sizes(outline)
             foreign = outline.keys() - self._known
             if foreign:
                 self._policy.check({str(n): bytes(outline[n]) for n in foreign}, self._known)
@@ -58,6 +69,15 @@ class BodyDecoder(Generic[SchemaT]):
             raise InvalidRequest("the body is not valid UTF-8") from None
         except RecursionError:
             raise InvalidRequest("the body is nested too deeply") from None
+
+    def _check_sizes(self, outline: Mapping[_Name, msgspec.Raw]) -> None:
+        for name in outline.keys() & self._known - _BULKY:
+            size = len(memoryview(outline[name]))
+            if size > self._max_field_bytes:
+                raise InvalidRequest(
+                    f"{name} has {size} bytes, the limit is {self._max_field_bytes}",
+                    param=str(name),
+                )
 
     def _note_name(self, _: type, name: Any) -> _Name:
         self._names.append(name)

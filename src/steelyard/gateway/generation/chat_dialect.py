@@ -36,7 +36,9 @@ class ChatDialect:
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
-        self._decoder = BodyDecoder(ChatRequest, CHAT_POLICY)
+        self._decoder = BodyDecoder(
+            ChatRequest, CHAT_POLICY, max_field_bytes=limits.max_field_bytes
+        )
 
     def read(self, body: bytes) -> Ask:
         """See `Dialect`."""

@@ -40,7 +40,9 @@ class CompletionDialect:
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
-        self._decoder = BodyDecoder(CompletionRequest, COMPLETION_POLICY)
+        self._decoder = BodyDecoder(
+            CompletionRequest, COMPLETION_POLICY, max_field_bytes=limits.max_field_bytes
+        )
 
     def read(self, body: bytes) -> Ask:
         """See `Dialect`."""

@@ -194,6 +194,11 @@ class Connection(web.RequestHandler):
 
     def _count_header_bytes(self, count: int) -> None:
         limits = self._door_limits
+        if self._close:  # refused; what still comes is thrown away, within reason
+            self._header_bytes += count
+            if self._header_bytes > _MAX_DISCARDED_BYTES:
+                self._abort("bad_request")
+            return
         if self._header_bytes == 0:
             self._read_deadline_s = min(
                 self._read_deadline_s, self._loop.time() + limits.header_timeout_s
@@ -228,6 +233,8 @@ class Connection(web.RequestHandler):
         if self.transport is not None:
             self.transport.abort()
 
+
+_MAX_DISCARDED_BYTES = 1024**2
 
 _HEADER_TOO_LARGE = http_refusal(431, "header_too_large", "The request's header is too large.")
 

@@ -23,7 +23,6 @@ class Exchange:
     """Valid from the end of the request's header to the end of its answer."""
 
     __slots__ = (
-        "_close",
         "_connection",
         "_has_sent",
         "_is_http_10",
@@ -31,6 +30,7 @@ class Exchange:
         "_request",
         "_stream",
         "answer_headers",
+        "close",
         "interrupted_by",
         "method",
         "path",
@@ -47,7 +47,8 @@ class Exchange:
         self._connection = connection
         self._limits = limits
         self._is_http_10 = request.version < HttpVersion11
-        self._close = close or not request.keep_alive
+        self.close = close or not request.keep_alive
+        """The connection ends with this answer. May become true at any time."""
         self._stream: EventStream | None = None
         self._has_sent = False
         self.method = request.method
@@ -63,11 +64,6 @@ class Exchange:
         self.interrupted_by: Refusal | None = None
         """Why the server cancelled this exchange; None when it did not."""
         self.task: asyncio.Task[None] | None = asyncio.current_task()
-
-    @property
-    def close(self) -> bool:
-        """True when the connection ends with this answer."""
-        return self._close
 
     @property
     def has_begun(self) -> bool:
@@ -92,13 +88,13 @@ class Exchange:
         assert not self.has_begun, "an exchange has one answer"
         self._has_sent = True
         self.status = answer.status
-        self._close = self._close or answer.close
+        self.close = self.close or answer.close
         head = render_head(
             answer.status,
             answer.content_type if answer.body else "",
             (*self.answer_headers, *answer.headers),
             length=None if answer.status == 204 else len(answer.body),
-            close=self._close,
+            close=self.close,
             is_http_10=self._is_http_10,
         )
         self._connection.write(head if self.method == "HEAD" else head + answer.body)
@@ -119,7 +115,7 @@ class Exchange:
     def open_stream(self) -> EventStream:
         """An event stream as the answer. Nothing is sent before its first `write`."""
         assert not self.has_begun and self._stream is None, "an exchange has one answer"
-        self._close = self._close or self._is_http_10
+        self.close = self.close or self._is_http_10
         self.status = 200
         head = render_head(
             200,
@@ -127,7 +123,7 @@ class Exchange:
             (*self.answer_headers, ("cache-control", "no-cache"), ("x-accel-buffering", "no")),
             length=None,
             is_chunked=not self._is_http_10,
-            close=self._close,
+            close=self.close,
             is_http_10=self._is_http_10,
         )
         self._stream = EventStream(self._connection, head, is_chunked=not self._is_http_10)

@@ -78,6 +78,8 @@ class HttpServer(web.Server):
             self._listener.close()
         for connection in list(self._open):
             connection.close_if_idle()
+        for exchange in self._exchanges:
+            exchange.close = True
         if not await self._until_quiet(self._config.shutdown_grace_s, hurry):
             _log.warning("%d requests did not finish in time and are ended", len(self._exchanges))
             for exchange in list(self._exchanges):

@@ -19,11 +19,13 @@ __all__ = ["Tokens"]
 class Tokens:
     """Text to tokens and back, exactly as a completion would do it."""
 
-    def __init__(self, models: ModelTable, encoder: PromptEncoder) -> None:
+    def __init__(self, models: ModelTable, encoder: PromptEncoder, max_field_bytes: int) -> None:
         self._models = models
         self._encoder = encoder
-        self._tokenize = BodyDecoder(TokenizeRequest, TOKEN_POLICY)
-        self._detokenize = BodyDecoder(DetokenizeRequest, TOKEN_POLICY)
+        self._tokenize = BodyDecoder(TokenizeRequest, TOKEN_POLICY, max_field_bytes=max_field_bytes)
+        self._detokenize = BodyDecoder(
+            DetokenizeRequest, TOKEN_POLICY, max_field_bytes=max_field_bytes
+        )
 
     async def tokenize(self, exchange: Exchange) -> None:
         """Ids of a prompt or of a conversation."""
