@@ -178,7 +178,8 @@ def _progress(*, quiet: bool) -> Iterator[Report]:
     try:
         yield report
     finally:
-        bar.stop()
+        if bar.live.is_started:  # stopping one that never began prints an empty line
+            bar.stop()
 
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
