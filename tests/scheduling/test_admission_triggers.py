@@ -1,18 +1,22 @@
 """min_batch, max_wait and memory_threshold, under virtual time: what each delays, and what not."""
 
+from typing import Any
+
 import pytest
 
 from steelyard.contract import VirtualClock
-from steelyard.scheduling.config import KVGroup
+from steelyard.scheduling.admission import Admission
+from steelyard.scheduling.config import KVGroup, SchedulerConfig
+from steelyard.scheduling.sequence import Sequence
 
-from .paged_model import Driver, full, request, state
+from .paged_model import Driver, full, request, state, window
 
 
 class TimedDriver(Driver):
     """A driver whose time is a virtual clock; every step takes 10 ms."""
 
     def __init__(
-        self, blocks: int = 80, groups: list[KVGroup] | None = None, **settings: object
+        self, blocks: int = 80, groups: list[KVGroup] | None = None, **settings: Any
     ) -> None:
         super().__init__(groups or [full(blocks)], **settings)
         self.clock = VirtualClock()
@@ -66,7 +70,7 @@ def test_max_wait_ends_the_hold_and_takes_everybody_along() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"min_batch": 4}, {"min_batch": 1, "max_wait_s": 9.0}])
-def test_either_setting_alone_holds_nothing(settings: dict[str, float]) -> None:
+def test_either_setting_alone_holds_nothing(settings: dict[str, Any]) -> None:
     driver = TimedDriver(**settings)
     driver.ask("a")
     driver.tick()
@@ -127,6 +131,19 @@ def test_memory_threshold_counts_what_prompts_under_way_still_need() -> None:
     assert driver.names_running() == ["a", "c"]
 
 
+def test_memory_threshold_counts_it_also_for_prompts_of_earlier_steps() -> None:
+    groups = [full(41), state(9)]
+    driver = TimedDriver(
+        groups=groups, memory_threshold=0.8, max_step_tokens=64, context_tokens=128
+    )
+    driver.ask("a", prompt_tokens=81, max_tokens=9)
+    driver.tick()
+    driver.ask("b", prompt_tokens=48, max_tokens=9)
+    driver.tick()  # a is at 80 of 81: 20 blocks and one to come, 12 for b, 32 allowed
+    assert driver.names_running() == ["a"]
+    assert driver.holds("memory") == 1
+
+
 def test_a_cached_prefix_in_use_costs_no_memory_at_admission() -> None:
     driver = TimedDriver(blocks=21, memory_threshold=0.5)
     prompt = list(range(1, 34))
@@ -157,3 +174,21 @@ def test_a_hold_is_counted_once_until_its_cause_changes() -> None:
     for _ in range(10):
         driver.tick()
     assert driver.holds("slots") == 1
+
+
+def test_a_preempted_stream_does_not_wait_for_a_batch() -> None:
+    admission = Admission(SchedulerConfig(min_batch=4, max_wait_s=60.0))
+    fresh, preempted = Sequence(request("fresh", [1])), Sequence(request("preempted", [2]))
+    preempted.preemptions = 1
+    assert admission.awaits_batch([fresh], decode_tokens=1, now_s=0.0)
+    assert not admission.awaits_batch([fresh, preempted], decode_tokens=1, now_s=0.0)
+
+
+def test_a_long_prompt_counts_with_the_blocks_its_window_holds_at_once() -> None:
+    driver = TimedDriver(groups=[window(10, 6)], memory_threshold=0.9, max_step_tokens=8)
+    driver.ask("a", prompt_tokens=40, max_tokens=20)
+    for _ in range(6):
+        driver.tick()
+    driver.ask("b", prompt_tokens=40, max_tokens=20)  # 10 columns, but never more than 5 blocks
+    driver.tick()
+    assert driver.names_running() == ["a", "b"]

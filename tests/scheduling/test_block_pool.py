@@ -104,7 +104,9 @@ class PoolAgainstModel(RuleBasedStateMachine):
     @rule(name=st.integers(0, 3))
     def share(self, name: int) -> None:
         block = self.pool.lookup(key(name))
-        holders = [held for held, held_key in self.keys.items() if held_key == key(name)]
+        holders: list[int | None] = [
+            held for held, held_key in self.keys.items() if held_key == key(name)
+        ]
         assert [block] == (holders or [None])
         if block is not None:
             self.pool.share(block)

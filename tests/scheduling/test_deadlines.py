@@ -45,3 +45,15 @@ def test_a_deadline_does_not_outlive_its_request() -> None:
     driver.now_s = 2.0
     driver.run_until_idle()
     assert driver.failures == {}
+
+
+def test_a_deadline_that_comes_while_a_step_runs_is_reported_with_that_step() -> None:
+    driver = Driver([full(40)])
+    driver.submit(request("r", [2] * 4, max_tokens=9, deadline_s=1.0, ignore_eos=True))
+    plan = driver.plan()
+    result = driver.model.run(plan)
+    driver.now_s = 1.0
+    driver.take(plan, result)
+    assert len(driver.streams["r"]) == 1
+    assert list(driver.failures) == ["r"]
+    assert not driver.scheduler.has_work

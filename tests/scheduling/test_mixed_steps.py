@@ -1,6 +1,7 @@
 """One flat batch: decodes first, then prompts in chunks that fit tokens, time and memory."""
 
 import math
+from typing import Any
 
 from steelyard.scheduling.step_plan import StepPlan
 
@@ -11,7 +12,7 @@ def shape(plan: StepPlan) -> list[tuple[str, int, int, bool]]:
     return [(p.sequence.request_id, p.start, p.count, p.samples) for p in plan.slices]
 
 
-def decoding(count: int, **settings: object) -> Driver:
+def decoding(count: int, **settings: Any) -> Driver:
     """A driver with `count` streams named 0, 1, … that decode."""
     driver = Driver([full(400)], **{"context_tokens": 128, **settings})
     for number in range(count):

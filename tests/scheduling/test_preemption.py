@@ -2,15 +2,20 @@
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .paged_model import Driver, full, request, window
+from steelyard.scheduling.kv_manager import KVManager
+from steelyard.scheduling.preemption import choose_victim
+from steelyard.scheduling.sequence import Sequence
+
+from .paged_model import Driver, full, request, state, window
 
 
-def crowded(blocks: int, names: str, **rest: object) -> Driver:
+def crowded(blocks: int, names: str, **rest: Any) -> Driver:
     """Requests of one block each that all grow."""
     driver = Driver([full(blocks)], max_step_tokens=64, step_stretch=math.inf)
     for number, name in enumerate(names):
@@ -35,57 +40,102 @@ def test_the_first_in_order_is_never_preempted() -> None:
     assert starts == sorted(set(starts))
 
 
-def test_a_preempted_request_is_the_next_of_its_priority() -> None:
-    driver = crowded(7, "abc")
-    driver.submit(request("later", [30] * 3, max_tokens=4))
-    driver.submit(request("important", [31] * 23, max_tokens=1, priority=-1))
-    while not driver.scheduler.status_counters.preemptions_total:
-        driver.step()
-    victim = next(s for s in driver.scheduler.waiting if s.preemptions)
-    waiting = [s.request_id for s in driver.scheduler.waiting if s.priority == 0]
-    assert waiting[0] == victim.request_id
+def running_on(kv: KVManager, *asked: tuple[list[int], int, int]) -> list[Sequence]:
+    """Sequences of (prompt, computed tokens, priority), in that order of arrival."""
+    sequences = []
+    for order, (prompt, computed, priority) in enumerate(asked):
+        sequence = Sequence(request(str(order), prompt, priority=priority), arrival_order=order)
+        kv.admit(sequence, kv.find_prefix(sequence))
+        if computed > sequence.computed_tokens:
+            assert kv.extend(sequence, computed)
+            sequence.computed_tokens = computed
+            kv.commit(sequence)
+        sequences.append(sequence)
+    return sequences
 
 
-def test_nobody_gives_way_to_a_less_important_request() -> None:
-    driver = Driver([full(7)], max_step_tokens=64, step_stretch=math.inf)
-    for name, priority in (("a", 0), ("b", 0), ("low", 3)):
-        prompt = [ord(name[0]) % 40] * 3
-        asked = request(name, prompt, max_tokens=14, ignore_eos=True, priority=priority)
-        driver.submit(asked)
-    driver.step()
-    while "b" not in driver.reasons:
-        driver.step()
-        assert driver.live("low") if "low" not in driver.reasons else True
-    assert driver.asked["b"].priority < driver.asked["low"].priority
-    assert [start for start, _ in driver.computed["b"]].count(0) == 1
-    driver.run_until_idle()
-    driver.check_complete()
+def memory(blocks: int, *, prefix_cache: bool = True) -> KVManager:
+    return KVManager(
+        [full(blocks)],
+        max_running=8,
+        context_tokens=64,
+        max_step_tokens=64,
+        prefix_cache=prefix_cache,
+    )
 
 
 def test_the_victim_is_the_one_that_loses_least_per_freed_block() -> None:
-    # Without a cache every computed token is lost: 2 tokens in one block are cheaper than 7 in two.
-    driver = Driver([full(8)], max_step_tokens=64, step_stretch=math.inf, prefix_cache=False)
-    driver.submit(request("first", [1] * 8, max_tokens=12, ignore_eos=True))
-    driver.submit(request("dear", [2] * 7, max_tokens=2, ignore_eos=True, min_tokens=2))
-    driver.submit(request("cheap", [3] * 2, max_tokens=12, ignore_eos=True))
-    driver.step()
-    shortage = [1]
-    kv = driver.scheduler._kv
-    assert kv.preemption_yield(driver.live("dear"), shortage) == (2, 7)
-    assert kv.preemption_yield(driver.live("cheap"), shortage) == (1, 2)
+    kv = memory(9)
+    # Reusing one block costs the second its 3 tokens of 2 blocks, the third 1 of 3 blocks.
+    first, costs_more, costs_less = running_on(
+        kv, ([1] * 12, 12, 0), ([2] * 9, 7, 0), ([3] * 9, 9, 0)
+    )
+    assert kv.preemption_yield(costs_more, [1]) == (2, 3)
+    assert kv.preemption_yield(costs_less, [1]) == (3, 1)
+    assert choose_victim(kv, [first, costs_more, costs_less], first, end=13) is costs_less
 
 
-def test_cached_and_shared_blocks_count_as_no_loss() -> None:
-    driver = Driver([full(40)], max_step_tokens=64, step_stretch=math.inf)
+def test_without_a_cache_every_computed_token_is_lost() -> None:
+    kv = memory(9, prefix_cache=False)
+    _, sequence = running_on(kv, ([1] * 12, 0, 0), ([2] * 9, 0, 0))
+    assert kv.extend(sequence, 7)
+    sequence.computed_tokens = 7
+    assert kv.preemption_yield(sequence, [1]) == (2, 7)
+
+
+def test_cached_and_shared_blocks_are_no_loss() -> None:
+    kv = memory(20)
     prompt = list(range(1, 18))
-    driver.submit(request("owner", prompt, max_tokens=12, ignore_eos=True))
-    driver.step()
-    driver.submit(request("sharer", prompt, max_tokens=12, ignore_eos=True))
-    driver.step()
-    kv = driver.scheduler._kv
-    # Four shared blocks stay; its own last block holds one computed token.
-    assert kv.preemption_yield(driver.live("sharer"), [1]) == (1, 1)
-    assert kv.preemption_yield(driver.live("owner"), [1]) == (1, 2)
+    owner, sharer = running_on(kv, (prompt, 16, 0), (prompt, 17, 0))
+    # Four blocks are shared and stay; its own fifth block holds one token.
+    assert kv.preemption_yield(sharer, [1]) == (1, 1)
+    assert kv.preemption_yield(owner, [1]) == (0, 0)
+
+
+def test_a_window_survives_its_part_filled_block_but_no_other() -> None:
+    groups = [full(20), window(20, window_tokens=6)]
+    kv = KVManager(groups, max_running=1, context_tokens=64, max_step_tokens=64)
+    (sequence,) = running_on(kv, ([1] * 12, 9, 0))
+    assert kv.preemption_yield(sequence, [0, 1]) == (3, 1)
+    assert kv.preemption_yield(sequence, [0, 2]) == (3, 9)
+
+
+@pytest.mark.parametrize(("computed", "lacking", "lost"), [(8, 0, 0), (8, 1, 8), (9, 0, 9)])
+def test_a_state_survives_only_where_it_was_saved(computed: int, lacking: int, lost: int) -> None:
+    groups = [full(20), state(20)]
+    kv = KVManager(groups, max_running=1, context_tokens=64, max_step_tokens=64)
+    (sequence,) = running_on(kv, ([1] * 12, computed, 0))
+    assert kv.preemption_yield(sequence, [0, lacking])[1] == lost
+
+
+def test_among_equals_the_youngest_gives_way() -> None:
+    kv = memory(7)
+    sequences = running_on(kv, *(([n] * 8, 8, 0) for n in range(1, 4)))
+    assert choose_victim(kv, sequences, sequences[1], end=9) is sequences[2]
+
+
+def test_the_first_in_order_is_no_victim_even_if_it_would_lose_least() -> None:
+    kv = memory(5)
+    first, needy = running_on(kv, ([1] * 12, 12, 0), ([2] * 3, 3, 0))
+    assert choose_victim(kv, [first, needy], needy, end=5) is needy
+
+
+def test_nobody_gives_way_to_a_less_important_request() -> None:
+    kv = memory(8)
+    first, cheap, unimportant = running_on(kv, ([1] * 4, 4, 0), ([2] * 16, 16, 0), ([3] * 7, 7, 3))
+    order = [first, cheap, unimportant]
+    assert choose_victim(kv, order, first, end=5) is cheap
+    assert choose_victim(kv, order, unimportant, end=9) is unimportant
+
+
+def test_sharers_give_way_one_after_the_other_when_none_frees_a_block_alone() -> None:
+    kv = memory(5)
+    shared = [5] * 9
+    needy, one, two = running_on(kv, ([1] * 8, 8, 0), (shared, 8, 0), (shared, 8, 0))
+    assert [kv.preemption_yield(s, [1])[0] for s in (one, two)] == [0, 0]
+    assert choose_victim(kv, [needy, one, two], needy, end=9) is two
+    kv.release(two)
+    assert choose_victim(kv, [needy, one, two], needy, end=9) is one
 
 
 def test_a_victim_finds_what_is_left_of_its_blocks_when_it_returns() -> None:

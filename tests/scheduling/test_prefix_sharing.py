@@ -1,13 +1,18 @@
 """An equal prefix is computed once: found when cached, waited for when under way."""
 
+from typing import Any
+
 import pytest
+
+from steelyard.scheduling.prefix_pending import PendingPrefixes
+from steelyard.scheduling.sequence import Sequence
 
 from .paged_model import Driver, compressed, full, request, state, window
 
 PROMPT = list(range(1, 19))  # 18 tokens: four full blocks of 4 and a bit
 
 
-def finish(driver: Driver, request_id: str, prompt: list[int], **rest: object) -> int:
+def finish(driver: Driver, request_id: str, prompt: list[int], **rest: Any) -> int:
     """Run one request to its end; returns its cached tokens."""
     driver.submit(request(request_id, prompt, **rest))
     driver.run_until_idle()
@@ -175,3 +180,15 @@ def test_a_state_is_resumable_only_where_a_slice_ended() -> None:
     # 12 of 13 tokens agree, but a state exists at 8.
     assert finish(driver, "shorter", [*range(1, 13), 44], max_tokens=1) == 8
     driver.check_complete()
+
+
+def test_a_claim_ends_with_its_owner_only() -> None:
+    pending = PendingPrefixes()
+    owner, late = Sequence(request("owner", [1])), Sequence(request("late", [1]))
+    pending.claim(owner, [b"a", b"b"])
+    pending.claim(late, [b"b", b"c"])
+    pending.withdraw(late, [b"b", b"c"])
+    assert b"b" in pending and b"c" not in pending
+    pending.settle([b"a"])
+    pending.withdraw(owner, [b"a", b"b"])
+    assert len(pending) == 0

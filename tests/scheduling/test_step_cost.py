@@ -80,7 +80,7 @@ def test_the_scale_is_right_after_a_handful_of_steps() -> None:
 
 def test_slow_first_steps_do_not_spoil_the_scale() -> None:
     cost = StepCost()
-    for step in range(12):
+    for step in range(8):
         stall = 50.0 if step < 3 else 1.0
         cost.observe(decode_tokens=1, prefill_tokens=0, attended_tokens=50, elapsed_s=0.010 * stall)
     assert cost.predict_s(decode_tokens=1, attended_tokens=50) == pytest.approx(0.010, rel=0.1)
@@ -167,9 +167,9 @@ def test_a_token_costs_more_far_into_a_long_prompt() -> None:
 def test_an_unbounded_stretch_and_a_free_token_give_no_bound() -> None:
     cost = StepCost()
     ask = {"decode_tokens": 1, "decode_attended": 1, "position": 0}
-    assert cost.prefill_budget(stretch=math.inf, **ask) > 10**9  # type: ignore[arg-type]
+    assert cost.prefill_budget(stretch=math.inf, **ask) > 10**9
     cost.rates = (1.0, 1.0, 0.0, 0.0)
-    assert cost.prefill_budget(stretch=2.0, **ask) > 10**9  # type: ignore[arg-type]
+    assert cost.prefill_budget(stretch=2.0, **ask) > 10**9
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.one_of(st.none(), st.integers(1, 60)))

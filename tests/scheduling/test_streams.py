@@ -1,5 +1,7 @@
 """How streams end, go on after a failover, and what their last chunk says."""
 
+from typing import Any
+
 import pytest
 
 from steelyard.contract import TokenLogprobs, Usage
@@ -8,7 +10,7 @@ from steelyard.scheduling.step_plan import StepPlan, StepResult
 from .paged_model import END_TOKEN, Driver, expected_stream, full, request
 
 
-def drive(tokens: list[int], **rest: object) -> Driver:
+def drive(tokens: list[int], **rest: Any) -> Driver:
     """A driver whose only request draws the given tokens one after the other."""
     driver = Driver([full(40)])
     draws = iter(tokens)
@@ -108,13 +110,13 @@ def test_a_stream_that_was_complete_ends_without_being_computed(
 ) -> None:
     driver = Driver([full(40)])
     driver.submit(request("r", [1, 2], max_tokens=3, emitted_ids=emitted))
-    assert driver.scheduler.has_work
+    had_work = driver.scheduler.has_work
     plan = driver.step()
     assert plan.is_empty and plan.wake_at_s == 0.0
     assert driver.reasons["r"] == reason
     assert driver.chunks[0].start == len(emitted) and driver.chunks[0].token_ids == ()
     assert driver.usages["r"] == Usage(2, len(emitted), 0)
-    assert not driver.scheduler.has_work
+    assert (had_work, driver.scheduler.has_work) == (True, False)
     assert driver.computed_tokens == 0
 
 
