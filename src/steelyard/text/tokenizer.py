@@ -51,7 +51,12 @@ class Tokenizer:
         Raises `InvalidRequest` for text that is not Unicode (lone surrogates).
         """
         try:
-            return list(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
+            # A batch of one: unlike `encode` it releases the interpreter lock while it works, so
+            # that a thread with a long prompt does not stop the event loop.
+            [encoding] = self._backend.encode_batch_fast(
+                [text], add_special_tokens=add_special_tokens
+            )
+            return list(encoding.ids)
         except (TypeError, UnicodeEncodeError) as error:
             raise InvalidRequest("the text is not valid Unicode") from error
 
