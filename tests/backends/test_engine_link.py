@@ -135,6 +135,27 @@ async def test_an_engine_that_speaks_another_version_is_refused(
         await EmbeddedEngine(engine_folder.address).connect(timeout_s=5)
 
 
+async def test_connecting_goes_on_while_a_dying_predecessor_accepts_and_says_nothing(
+    engine_folder: EngineFolder,
+) -> None:
+    attempts = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 3:
+            writer.write(encode_frame(Hello(PROTOCOL_VERSION, INFO)))
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, engine_folder.socket)
+    engine = EmbeddedEngine(engine_folder.address)
+    assert await engine.connect(timeout_s=5) == INFO
+    assert attempts == 3
+    await engine.close()
+    server.close()
+
+
 async def test_answers_nobody_asked_for_are_ignored(
     engine: EmbeddedEngine, bad_engine: BadEngine
 ) -> None:

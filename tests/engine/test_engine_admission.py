@@ -23,7 +23,7 @@ def test_a_sound_request_passes() -> None:
         ("max_tokens", 0),
         ("min_tokens", -1),
         *[("temperature", value) for value in (-0.1, NAN, INF)],
-        ("top_k", -1),
+        *[("top_k", value) for value in (-1, 2**31)],
         *[("top_p", value) for value in (0.0, 1.1, NAN)],
         *[("min_p", value) for value in (-0.1, 1.1, NAN)],
         *[("presence_penalty", value) for value in (NAN, INF)],
@@ -53,6 +53,7 @@ def test_sampling_values_out_of_range_are_refused_by_name(name: str, value: obje
         ("prompt_ids", (-1,)),
         ("emitted_ids", (256,)),
         ("emitted_ids", (1,) * 8),
+        ("deadline_s", NAN),
     ],
 )
 def test_request_values_out_of_range_are_refused_by_name(name: str, value: object) -> None:

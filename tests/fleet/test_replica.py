@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
+import uvloop
 
 from steelyard.backends.embedded import EmbeddedEngine
 from steelyard.contract import EngineInfo, TokenChunk, VirtualClock
@@ -83,7 +84,23 @@ async def test_a_killed_engine_comes_back_and_serves_again(engine_folder: Engine
     assert replica.status.restarts == 1
     assert len(await collect(engine)) == 8
     await replica.shutdown()
-    assert not psutil.pid_exists(engine_pid := first.pid), engine_pid
+    assert not psutil.pid_exists(first.pid)
+
+
+def test_a_replica_works_under_uvloop(engine_folder: EngineFolder) -> None:
+    uvloop.run(_die_and_come_back(engine_folder))
+
+
+async def _die_and_come_back(folder: EngineFolder) -> None:
+    replica, engine = engine_replica(folder)
+    replica.startup()
+    await replica.wait_ready()
+    os.kill(engine.info.pid, signal.SIGKILL)
+    await wait_until_async(lambda: replica.status.phase is not Phase.READY)
+    await replica.wait_ready()
+    assert len(await collect(engine)) == 8
+    await replica.shutdown()
+    assert replica.status.phase is Phase.DOWN
 
 
 async def test_shutdown_lets_running_streams_finish(engine_folder: EngineFolder) -> None:
@@ -175,6 +192,18 @@ async def test_killing_takes_the_helpers_of_a_process_along() -> None:
     helper = psutil.Process(int(replica.status.stderr_tail[0]))
     await replica.shutdown()
     await wait_until_async(lambda: not helper.is_running() or helper.status() == "zombie")
+
+
+async def test_a_dead_process_leaves_no_helpers_behind() -> None:
+    script = "sleep 1000 & echo $! >&2; exit 1"
+    process = await LocalLauncher("r0", Command(("/bin/sh", "-c", script))).launch()
+    started_s = time.monotonic()
+    await process.wait()
+    assert time.monotonic() - started_s < 0.5, "the helper held the pipes open"
+    helper = int(process.tail[0])
+    await wait_until_async(
+        lambda: not psutil.pid_exists(helper) or psutil.Process(helper).status() == "zombie"
+    )
 
 
 async def test_a_process_that_is_not_ready_in_time_is_replaced() -> None:

@@ -106,6 +106,8 @@ class EngineLink(asyncio.Protocol):
         self.hello: asyncio.Future[EngineInfo] = loop.create_future()
         self.lost: asyncio.Future[EngineLost] = loop.create_future()
         """Done, with the reason, when the connection is gone."""
+        self.has_spoken = False
+        """True once anything was received; a live engine speaks as soon as it is connected to."""
         self._on_progress = on_progress
         self._decoder = event_decoder()
         self._transport: asyncio.Transport | None = None
@@ -175,6 +177,7 @@ class EngineLink(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self.has_spoken = True
         try:
             events = self._decoder.feed(data)
         except ProtocolError as error:

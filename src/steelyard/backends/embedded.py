@@ -129,12 +129,18 @@ class EmbeddedEngine:
     async def _reach(
         self, on_progress: Callable[[Progress], None]
     ) -> tuple[EngineLink, EngineInfo]:
-        link = await self._dial(on_progress)
-        try:
-            return link, await link.hello
-        except BaseException:
-            link.close("the connection was given up")
-            raise
+        while True:
+            link = await self._dial(on_progress)
+            try:
+                return link, await link.hello
+            except EngineLost:
+                # Silent until the end: it was the socket of a predecessor that is just dying.
+                if link.has_spoken:
+                    raise
+                await self._clock.sleep(_RETRY_S)
+            except BaseException:
+                link.close("the connection was given up")
+                raise
 
     async def _dial(self, on_progress: Callable[[Progress], None]) -> EngineLink:
         while True:

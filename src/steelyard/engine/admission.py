@@ -27,11 +27,14 @@ MAX_STEERED_TOKENS = 4096
 RESERVED_ID_PREFIX = "\0"
 """Request ids that the engine gives itself start like this; those of clients must not."""
 
+_TOO_MANY = 2**31
+"""Beyond what tensors of integers hold."""
+
 _RANGES: tuple[tuple[str, Callable[[SamplingParams], bool], str], ...] = (
     ("max_tokens", lambda s: s.max_tokens >= 1, "at least 1"),
     ("min_tokens", lambda s: s.min_tokens >= 0, "not negative"),
     ("temperature", lambda s: 0 <= s.temperature < math.inf, "finite and not negative"),
-    ("top_k", lambda s: s.top_k >= 0, "not negative"),
+    ("top_k", lambda s: 0 <= s.top_k < _TOO_MANY, f"in [0, {_TOO_MANY})"),
     ("top_p", lambda s: 0 < s.top_p <= 1, "in (0, 1]"),
     ("min_p", lambda s: 0 <= s.min_p <= 1, "in [0, 1]"),
     ("presence_penalty", lambda s: math.isfinite(s.presence_penalty), "finite"),
@@ -55,6 +58,8 @@ def check_request(request: GenerateRequest, *, vocab_size: int) -> None:
         )
     if not request.prompt_ids:
         raise InvalidRequest("must hold at least one token", param="prompt_ids")
+    if request.deadline_s is not None and math.isnan(request.deadline_s):
+        raise InvalidRequest("must be a number", param="deadline_s")
     sampling = request.sampling
     for name, holds, wanted in _RANGES:
         if not holds(sampling):

@@ -43,6 +43,9 @@ __all__ = ["EngineLoop", "LoopParts"]
 
 _log = logging.getLogger(__name__)
 
+_REST_S = 10.0
+"""Without work for so long, the scheduler's books are checked, which can take 50 ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoopParts:
@@ -84,6 +87,8 @@ class EngineLoop:
         self._drainers: list[Answer] = []
         """Who is told when everything accepted has ended."""
         self._plan = StepPlan()
+        self._check_at_s: float | None = None
+        """When the books are checked if nothing comes in between; None once they were."""
 
     def serve(self) -> None:
         """Returns once stopped. Raises whatever the runner raises, except `RunnerError`."""
@@ -94,6 +99,7 @@ class EngineLoop:
                 self._react(happening)
             self._plan = self._scheduler.plan(self._clock.now())
             self._send(self._step(self._plan))
+            self._check_when_rested()
         self._hand_back()
 
     def _step(self, plan: StepPlan) -> StepOutcome:
@@ -104,7 +110,7 @@ class EngineLoop:
             result = self._runner.run(plan)
         except RunnerError as error:
             _log.error("a step of %d requests failed", len(plan.slices), exc_info=error)
-            self._scheduler.fail(plan, EngineFailed(f"the engine failed on this step: {error}"))
+            self._scheduler.fail(plan, EngineFailed("the engine failed on this step"))
             return StepOutcome([], [])
         finally:
             self._age.end()
@@ -145,8 +151,18 @@ class EngineLoop:
         """How long to wait for news before the next plan; None: until there is some."""
         if not self._plan.is_empty:
             return 0.0
-        due = [time_s for time_s in (self._plan.wake_at_s, self._stop_by_s) if time_s is not None]
+        times_s = (self._plan.wake_at_s, self._stop_by_s, self._check_at_s)
+        due = [time_s for time_s in times_s if time_s is not None]
         return max(min(due) - self._clock.now(), 0.0) if due else None
+
+    def _check_when_rested(self) -> None:
+        """Assert that nothing leaked, once after each busy time: a leak must not grow unseen."""
+        if self._scheduler.has_work:
+            self._check_at_s = self._clock.now() + _REST_S
+        elif self._check_at_s is not None and self._clock.now() >= self._check_at_s:
+            self._check_at_s = None
+            self._scheduler.check_integrity()
+            assert not self._owners, self._owners
 
     # What clients say.
 

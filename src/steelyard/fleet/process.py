@@ -12,11 +12,13 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import IO, Protocol, cast
 
 import msgspec
 
@@ -120,11 +122,11 @@ class LocalLauncher:
     async def launch(self) -> "LocalProcess":
         """See `Launcher.launch`."""
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command.argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+            process = subprocess.Popen(  # noqa: S603 (the command is the operator's own)
+                self._command.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 start_new_session=True,
             )
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
@@ -135,18 +137,26 @@ class LocalLauncher:
 
 
 class LocalProcess:
-    """A process of this machine, its pipes attended to by three tasks until it is gone."""
+    """A process of this machine; a thread waits for its end, two tasks read its pipes.
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, stdin: bytes) -> None:
+    Not `asyncio.subprocess`: its `wait` does not return while anybody, such as a compiler that the
+    dead process had started, holds the pipes open.
+    """
+
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]", stdin: bytes) -> None:
         self._name = name
         self._process = process
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._report = b""
-        self._tasks = [
-            asyncio.ensure_future(self._feed(stdin)),
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._readers = [
             asyncio.ensure_future(self._relay_stderr()),
             asyncio.ensure_future(self._keep_report()),
         ]
+        threading.Thread(
+            target=self._attend, args=(stdin,), name=f"attend-{process.pid}", daemon=True
+        ).start()
 
     @property
     def pid(self) -> int:
@@ -160,44 +170,51 @@ class LocalProcess:
 
     def terminate(self) -> None:
         """See `RunningProcess.terminate`."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
+        self._process.terminate()
 
     def kill(self) -> None:
         """See `RunningProcess.kill`."""
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+            self._kill_group()
 
     async def wait(self) -> ProcessExit:
         """See `RunningProcess.wait`."""
-        code = await self._process.wait()
-        await asyncio.wait(self._tasks, timeout=_LAST_WORDS_S)
-        for task in self._tasks:
-            task.cancel()
+        code = await asyncio.shield(self._ended)
+        # Helpers it left behind would go on for nobody.
+        self._kill_group()
+        await asyncio.wait(self._readers, timeout=_LAST_WORDS_S)
+        for reader in self._readers:
+            reader.cancel()
         return ProcessExit(code=code, error=self._explain(code), is_final=_is_final(code))
 
-    async def _feed(self, stdin: bytes) -> None:
-        pipe = cast(asyncio.StreamWriter, self._process.stdin)
+    def _attend(self, stdin: bytes) -> None:
+        """Runs in a thread of its own, so it may block."""
+        pipe = cast(IO[bytes], self._process.stdin)
         # A process that dies before it has read everything says why in its own words.
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(BrokenPipeError), pipe:
             pipe.write(stdin)
-            await pipe.drain()
-        pipe.close()
+        code = self._process.wait()
+        # The event loop may be closed by now: then nobody waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ended.set_result, code)
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     async def _keep_report(self) -> None:
-        pipe = cast(asyncio.StreamReader, self._process.stdout)
-        while data := await pipe.read(_READ_BYTES):
-            self._report = (self._report + data)[-_REPORT_BYTES:]
+        async with _reading(self._process.stdout) as pipe:
+            while data := await pipe.read(_READ_BYTES):
+                self._report = (self._report + data)[-_REPORT_BYTES:]
 
     async def _relay_stderr(self) -> None:
-        pipe = cast(asyncio.StreamReader, self._process.stderr)
         line = b""
-        while data := await pipe.read(_READ_BYTES):
-            *lines, line = (line + data).split(b"\n")
-            for complete in lines:
-                self._relay_line(complete)
-            line = line[-_LINE_BYTES:]
+        async with _reading(self._process.stderr) as pipe:
+            while data := await pipe.read(_READ_BYTES):
+                *lines, line = (line + data).split(b"\n")
+                for complete in lines:
+                    self._relay_line(complete)
+                line = line[-_LINE_BYTES:]
         if line:
             self._relay_line(line)
 
@@ -212,6 +229,18 @@ class LocalProcess:
             return from_info(msgspec.json.decode(self._report.splitlines()[-1], type=ErrorInfo))
         last_words = "".join(f"\n  {line}" for line in list(self._tail)[-10:])
         return EngineLost(f"the process {self.pid} of {self._name} {_describe(code)}{last_words}")
+
+
+@contextlib.asynccontextmanager
+async def _reading(pipe: IO[bytes] | None) -> AsyncIterator[asyncio.StreamReader]:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        yield reader
+    finally:
+        transport.close()
 
 
 def _describe(code: int) -> str:
