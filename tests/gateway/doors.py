@@ -13,6 +13,7 @@ from steelyard.backends.fake import FakeEngine, FakeEngineConfig
 from steelyard.gateway.app import Gateway, build_gateway
 from steelyard.gateway.config import GatewayConfig
 from steelyard.gateway.models import ServedModel
+from steelyard.gateway.ports import TextModel
 from steelyard.telemetry.metrics import Metrics
 
 from .byte_text import END_ID, VOCAB_SIZE, ByteText
@@ -69,7 +70,9 @@ class Door:
 
 @contextmanager
 def open_door(
-    config: GatewayConfig | None = None, engine: FakeEngineConfig | None = None
+    config: GatewayConfig | None = None,
+    engine: FakeEngineConfig | None = None,
+    text: TextModel | None = None,
 ) -> Iterator[Door]:
     """Serve until the block ends."""
     started: list[Door] = []
@@ -81,7 +84,7 @@ def open_door(
         metrics = Metrics(models=["fake"])
         gateway = build_gateway(
             config or GatewayConfig(port=0),
-            [ServedModel("fake", fake, ByteText(), created=1_700_000_000)],
+            [ServedModel("fake", fake, text or ByteText(), created=1_700_000_000)],
             metrics,
         )
         await gateway.startup()

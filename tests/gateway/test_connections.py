@@ -74,6 +74,15 @@ def test_a_request_behind_a_bad_one_is_still_answered(door: Door) -> None:
         assert [read_reply(sock, rest).status for _ in range(2)] == [400, 200]
 
 
+def test_an_offer_to_speak_another_protocol_is_ignored(door: Door) -> None:
+    for offer in ("upgrade: websocket", "upgrade: h2c"):
+        with connect(door) as sock:
+            rest = bytearray()
+            for _ in range(2):
+                sock.sendall(request(CHAT, BODY, "connection: upgrade", offer))
+                assert read_reply(sock, rest).status == 200
+
+
 def test_a_body_may_come_in_chunks(door: Door) -> None:
     head = request(CHAT, b"", "content-length:", "transfer-encoding: chunked")
     head = head.replace(b"content-length:\r\n", b"")

@@ -65,8 +65,8 @@ async def serve(gateway: "Gateway", on_ready: Callable[[str, int], None] | None 
     `SettingsError` when the address cannot be had.
     """
     signals = _StopSignals()
-    await gateway.startup()
     try:
+        await gateway.startup()
         if on_ready is not None:
             on_ready(*gateway.address)
         await signals.first.wait()

@@ -47,45 +47,48 @@ class GenerationEndpoint:
         self._around = surroundings
 
     async def __call__(self, exchange: Exchange) -> None:
-        """Read, check, queue, tokenise, generate, answer."""
+        """Read, then walk the path with a meter that sees how it ends."""
         body = await exchange.read_body()
         ask = self._read(body)
         with self._meter(ask.fields.model) as meter:
-            served = self._around.models.find(ask.fields.model)
-            limits = self._around.config.requests
-            vocab_size = served.engine.info.vocab_size
-            sampling = plan(ask, vocab_size, limits)
-            async with self._around.admission.slot():
-                prompts = await self._around.encoder.encode(ask.prompts, served.text, vocab_size)
-                order = make_order(
-                    ask,
-                    sampling,
-                    prompts,
-                    served=served,
-                    id_prefix=self._dialect.id_prefix,
-                    cache_salt=self._around.salts.salt(TENANT, ask.fields.cache_salt),
-                    tenant=TENANT,
-                    trace=exchange.header("traceparent"),
-                    limits=limits,
-                )
-                meter.handed_over(order.prompt_tokens)
-                await self._deliver(exchange, order, meter)
+            try:
+                await self._walk(exchange, ask, meter)
+            except ConnectionError:
+                meter.cancelled("disconnect")
+                raise
+            except asyncio.CancelledError:
+                meter.cancelled("shutdown" if exchange.interrupted_by else "disconnect")
+                raise
+
+    async def _walk(self, exchange: Exchange, ask: Ask, meter: RequestMeter) -> None:
+        """Check, queue, tokenise, generate, answer."""
+        around = self._around
+        served = around.models.find(ask.fields.model)
+        vocab_size = served.engine.info.vocab_size
+        sampling = plan(ask, vocab_size, around.config.requests)
+        async with around.admission.slot():
+            prompts = await around.encoder.encode(ask.prompts, served.text, vocab_size)
+            order = make_order(
+                ask,
+                sampling,
+                prompts,
+                served=served,
+                id_prefix=self._dialect.id_prefix,
+                cache_salt=around.salts.salt(TENANT, ask.fields.cache_salt),
+                tenant=TENANT,
+                trace=exchange.header("traceparent"),
+                limits=around.config.requests,
+            )
+            meter.handed_over(order.prompt_tokens)
+            await self._deliver(exchange, order, meter)
 
     async def _deliver(self, exchange: Exchange, order: Order, meter: RequestMeter) -> None:
         config = self._around.config
-        try:
-            if order.ask.fields.stream:
-                stream = exchange.open_stream()
-                await stream_order(order, self._dialect, stream, config, meter)
-            else:
-                body = await collect_order(order, self._dialect, config, meter)
-                await exchange.send(Answer(body))
-        except ConnectionError:
-            meter.cancelled("disconnect")
-            raise
-        except asyncio.CancelledError:
-            meter.cancelled("shutdown" if exchange.interrupted_by else "disconnect")
-            raise
+        if order.ask.fields.stream:
+            await stream_order(order, self._dialect, exchange.open_stream(), config, meter)
+        else:
+            body = await collect_order(order, self._dialect, config, meter)
+            await exchange.send(Answer(body))
 
     def _read(self, body: bytes) -> Ask:
         try:

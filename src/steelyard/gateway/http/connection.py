@@ -183,7 +183,10 @@ class Connection(web.RequestHandler):
         self.close_reason = "bad_request"
         refusal = _parse_refusal(exc)
         response = web.Response(
-            status=refusal.status, body=refusal.body, content_type="application/json"
+            status=refusal.status,
+            body=refusal.body,
+            content_type="application/json",
+            headers={"server": "steelyard"},  # theirs names versions
         )
         response.force_close()
         return response
