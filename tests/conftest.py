@@ -10,10 +10,15 @@ from steelyard.settings.paths import default_cache_dir, environment
 
 
 @pytest.fixture(scope="session")
-def smollm2_path() -> Path:
-    """The GGUF file of SmolLM2-135M, from the user's model cache; fetched when it is not there."""
+def cache_dir() -> Path:
+    """The user's cache: models and compiled kernels outlive a test run."""
     named = environment().get("STEELYARD_CACHE_DIR")
-    cache_dir = Path(named).expanduser() if named else default_cache_dir()
+    return Path(named).expanduser() if named else default_cache_dir()
+
+
+@pytest.fixture(scope="session")
+def smollm2_path(cache_dir: Path) -> Path:
+    """The GGUF file of SmolLM2-135M, from the user's model cache; fetched when it is not there."""
     try:
         return ModelStore(cache_dir).pull("smollm2-135m")
     except CheckpointError as error:

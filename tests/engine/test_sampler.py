@@ -1,5 +1,6 @@
 """Tokens are drawn from the distribution that was asked for, and only from that."""
 
+import itertools
 import math
 
 import pytest
@@ -56,7 +57,7 @@ def kept_naively(logits: Tensor, top_k: int, top_p: float, min_p: float) -> dict
     mass = sum(float(probabilities[i]) for i in order)
     chosen, before = [], 0.0
     for i in order:
-        if chosen and before >= top_p * mass:
+        if top_p < 1.0 and chosen and before >= top_p * mass:
             break
         chosen.append(i)
         before += float(probabilities[i])
@@ -78,8 +79,12 @@ def test_filters_keep_what_their_definition_keeps(
     logits = random_logits(seed, spread)
     ours = kept(logits, top_k=top_k, top_p=top_p, min_p=min_p)
     truth = kept_naively(logits, top_k, top_p, min_p)
-    # On the border of a sum, one token may fall on the other side by rounding.
-    assert len(ours.keys() ^ truth.keys()) <= 1
+    # On the border of a sum a token may fall on the other side by rounding; and single precision
+    # has no room for the least likely of all.
+    differing = [
+        i for i in ours.keys() ^ truth.keys() if max(ours.get(i, 0), truth.get(i, 0)) > 1e-30
+    ]
+    assert len(differing) <= 1
     assert all(ours[i] == pytest.approx(truth[i], abs=2e-3) for i in ours.keys() & truth.keys())
 
 
@@ -119,7 +124,7 @@ def test_random_numbers_of_neighbouring_positions_and_seeds_are_unrelated() -> N
     numbers = [uniform(s, p) for s in range(50) for p in range(50)]
     mean = sum(numbers) / len(numbers)
     assert abs(mean - 0.5) < 0.02
-    pairs = sum((a - 0.5) * (b - 0.5) for a, b in zip(numbers, numbers[1:], strict=False))
+    pairs = sum((a - 0.5) * (b - 0.5) for a, b in itertools.pairwise(numbers))
     assert abs(pairs / len(numbers)) < 0.01
 
 

@@ -31,6 +31,9 @@ class KVNeeds:
     element_bytes: int
     block_tokens: int
     context_tokens: int
+    """Longest sequence wanted."""
+    context_is_fixed: bool
+    """False: rather serve shorter sequences than fail for want of memory."""
     max_running: int
     max_step_tokens: int
     weight_bytes: int
@@ -46,6 +49,8 @@ class KVPlan:
     layers: tuple[tuple[int, ...], ...]
     """By group: indices of its layers."""
     total_bytes: int
+    context_tokens: int
+    """Longest sequence that fits, at most the wanted one."""
 
     def group_of(self, layer: int) -> int:
         """Index of the group that `layer` belongs to."""
@@ -65,12 +70,20 @@ def plan_kv(needs: KVNeeds) -> KVPlan:
     least = [_blocks_for(needs, window, sequences=1) for window in windows]
     budget = needs.kv_bytes or _automatic_bytes(needs, block_bytes, least)
     blocks = _divide(needs, windows, block_bytes, budget)
-    if any(have < need for have, need in zip(blocks, least, strict=True)):
+    context_tokens = _longest(needs, windows, blocks)
+    if context_tokens < (needs.context_tokens if needs.context_is_fixed else needs.block_tokens):
         need_mib = -(-sum(b * n for b, n in zip(block_bytes, least, strict=True)) // _MIB)
         raise SettingsError(
             f"{budget // _MIB} MiB hold less than one sequence of {needs.context_tokens} tokens",
             param="kv_cache.memory",
             fix=f"give it at least {need_mib} MiB, or serve a shorter context",
+        )
+    if context_tokens < needs.context_tokens:
+        log.warning(
+            "the KV memory holds %d tokens, so longer sequences than that are refused; the model "
+            "could take %d (kv_cache.memory)",
+            context_tokens,
+            needs.context_tokens,
         )
     groups = tuple(
         KVGroup(
@@ -83,7 +96,7 @@ def plan_kv(needs: KVNeeds) -> KVPlan:
         for window, count in zip(windows, blocks, strict=True)
     )
     total = sum(b * n for b, n in zip(block_bytes, blocks, strict=True))
-    return KVPlan(groups, layers, total)
+    return KVPlan(groups, layers, total, context_tokens)
 
 
 def _block_bytes(needs: KVNeeds, members: Sequence[int]) -> int:
@@ -97,6 +110,16 @@ def _blocks_for(needs: KVNeeds, window: int | None, *, sequences: int) -> int:
     if window is not None:
         tokens = min(tokens, window + needs.max_step_tokens + needs.block_tokens)
     return sequences * -(-tokens // needs.block_tokens) + 1
+
+
+def _longest(needs: KVNeeds, windows: Sequence[int | None], blocks: Sequence[int]) -> int:
+    """Tokens of the longest sequence that every group has room for; 0 when there is none."""
+    longest = needs.context_tokens
+    for window, count in zip(windows, blocks, strict=True):
+        if count < _blocks_for(needs, window, sequences=1):
+            # A window that does not fit does not fit any longer sequence either.
+            longest = min(longest, (count - 1) * needs.block_tokens)
+    return max(longest, 0)
 
 
 def _automatic_bytes(needs: KVNeeds, block_bytes: Sequence[int], least: Sequence[int]) -> int:

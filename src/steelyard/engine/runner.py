@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from steelyard.checkpoints.checkpoint import open_checkpoint
 from steelyard.checkpoints.description import Checkpoint
@@ -19,7 +20,7 @@ from steelyard.engine.native_attention import NativeAttention, native_attention_
 from steelyard.engine.reference_attention import ReferenceAttention
 from steelyard.engine.runner_protocol import BlockTables, LoadedModel, ProgressReport
 from steelyard.engine.sampler import draw_tokens
-from steelyard.engine.step_batch import lay_out
+from steelyard.engine.step_batch import StepBatch, lay_out
 from steelyard.engine.threads import resolve_threads
 from steelyard.models.families.parts import ModelParts
 from steelyard.models.layers.decoder import Decoder
@@ -68,7 +69,7 @@ class Runner:
         kv = self._plan_kv(context_tokens, dtype)
         self._attention = self._make_attention(kv, dtype)
         return LoadedModel(
-            context_tokens=context_tokens,
+            context_tokens=kv.context_tokens,
             vocab_size=checkpoint.config.vocab_size,
             end_token_ids=checkpoint.config.eos_token_ids,
             groups=kv.groups,
@@ -78,17 +79,20 @@ class Runner:
     def bind(self, tables: BlockTables) -> None:
         self._attention.bind(tables)
 
-    @torch.inference_mode()
     def run(self, plan: StepPlan) -> StepResult:
         started_s = time.monotonic()
         batch = lay_out(plan)
-        logits = self._model.forward(
+        with torch.inference_mode():
+            token_ids, logprobs = draw_tokens(self.logits(batch), batch.sampling)
+        return StepResult(token_ids, logprobs, elapsed_s=time.monotonic() - started_s)
+
+    def logits(self, batch: StepBatch) -> Tensor:
+        """float32 [samples, vocabulary]; stores the batch's keys and values on the way."""
+        return self._model.forward(
             batch.token_ids.to(self._device),
             batch.sample_rows.to(self._device),
             self._attention.open(batch),
         )
-        token_ids, logprobs = draw_tokens(logits, batch.sampling)
-        return StepResult(token_ids, logprobs, elapsed_s=time.monotonic() - started_s)
 
     # Choices that only this process can make.
 
@@ -154,6 +158,7 @@ class Runner:
                 element_bytes=dtype.itemsize,
                 block_tokens=config.block_tokens,
                 context_tokens=context_tokens,
+                context_is_fixed=config.context_tokens > 0,
                 max_running=config.max_running,
                 max_step_tokens=config.max_step_tokens,
                 weight_bytes=self._model.bytes,
