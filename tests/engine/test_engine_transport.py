@@ -284,6 +284,14 @@ def test_loopback_tcp_works_like_a_unix_socket() -> None:
     transport.close()
 
 
+def test_a_port_in_use_is_refused() -> None:
+    with socket.socket() as user:
+        user.bind(("127.0.0.1", 0))
+        user.listen()
+        with pytest.raises(OSError, match="in use"):
+            Listener(TcpAddress("127.0.0.1", user.getsockname()[1]))
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "unix:", "tcp:", "tcp:host", "tcp:host:0", "tcp:host:65536", "tcp::80", "http://host:80",

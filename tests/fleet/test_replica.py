@@ -23,7 +23,7 @@ from steelyard.contract.wire import Progress
 from steelyard.engine.fake_runner import FakeModel
 from steelyard.fleet.config import RestartPolicy
 from steelyard.fleet.lifecycle import Phase
-from steelyard.fleet.process import Command, LocalLauncher, ProcessExit, engine_command
+from steelyard.fleet.process import LocalLauncher, ProcessCommand, ProcessExit, engine_command
 from steelyard.fleet.replica import Replica, ReplicaStatus
 from tests.engine_processes import EngineFolder, make_request, wait_until_async
 
@@ -57,7 +57,7 @@ class NoEngine:
 
 def script_replica(script: str, **options: object) -> Replica:
     """A replica whose process is a few lines of Python or shell."""
-    launcher = LocalLauncher("r0", Command(("/bin/sh", "-c", script)))
+    launcher = LocalLauncher("r0", ProcessCommand(("/bin/sh", "-c", script)))
     return Replica("r0", launcher=launcher, engine=NoEngine(), **options)
 
 
@@ -154,7 +154,7 @@ async def test_a_bad_checkpoint_is_surfaced_in_the_engines_own_words_and_not_ret
 
 
 async def test_a_program_that_does_not_exist_is_surfaced_and_not_retried() -> None:
-    launcher = LocalLauncher("r0", Command(("/nowhere/engine",)))
+    launcher = LocalLauncher("r0", ProcessCommand(("/nowhere/engine",)))
     replica = Replica("r0", launcher=launcher, engine=NoEngine())
     replica.startup()
     with pytest.raises(SettingsError, match="/nowhere/engine"):
@@ -196,7 +196,7 @@ async def test_killing_takes_the_helpers_of_a_process_along() -> None:
 
 async def test_a_dead_process_leaves_no_helpers_behind() -> None:
     script = "sleep 1000 & echo $! >&2; exit 1"
-    process = await LocalLauncher("r0", Command(("/bin/sh", "-c", script))).launch()
+    process = await LocalLauncher("r0", ProcessCommand(("/bin/sh", "-c", script))).launch()
     started_s = time.monotonic()
     await process.wait()
     assert time.monotonic() - started_s < 0.5, "the helper held the pipes open"
@@ -243,7 +243,7 @@ async def test_standard_error_goes_to_the_log_with_the_replicas_name_and_level(
 
 async def test_endless_lines_do_not_fill_the_memory() -> None:
     process = await LocalLauncher(
-        "r0", Command(("/bin/sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x >&2"))
+        "r0", ProcessCommand(("/bin/sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x >&2"))
     ).launch()
     await process.wait()
     assert [len(line) for line in process.tail] == [4096]

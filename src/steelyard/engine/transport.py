@@ -49,8 +49,8 @@ Happening = tuple[int, Command | Notice]
 class TransportLimits:
     """Bounds on what clients can make the engine hold."""
 
-    connections: int = 32
-    """One more is accepted and closed at once."""
+    connections: int = 256
+    """One more is accepted and closed at once. Every worker of every gateway has one."""
     unsent_bytes: int = 4 * 1024 * 1024
     """Per connection, beyond the kernel's own buffer: minutes of tokens for a client that reads."""
 

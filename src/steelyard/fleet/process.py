@@ -34,10 +34,10 @@ from steelyard.engine.config import EngineConfig
 from steelyard.engine.exit_codes import ExitCode
 
 __all__ = [
-    "Command",
     "Launcher",
     "LocalLauncher",
     "LocalProcess",
+    "ProcessCommand",
     "ProcessExit",
     "RunningProcess",
     "engine_command",
@@ -54,7 +54,7 @@ _LAST_WORDS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ProcessCommand:
     """A program, its arguments, and what it reads on standard input."""
 
     argv: Sequence[str]
@@ -104,18 +104,18 @@ class Launcher(Protocol):
         ...
 
 
-def engine_command(config: EngineConfig) -> Command:
+def engine_command(config: EngineConfig) -> ProcessCommand:
     """How to start an engine process that does not outlive this one."""
     owned = msgspec.structs.replace(config, parent_pid=os.getpid())
     # -P: the working directory must not be able to shadow modules.
     argv = (sys.executable, "-P", "-m", "steelyard.engine.process")
-    return Command(argv=argv, stdin=msgspec.json.encode(owned))
+    return ProcessCommand(argv=argv, stdin=msgspec.json.encode(owned))
 
 
 class LocalLauncher:
     """Starts `command` on this machine; `name` marks its lines in our log."""
 
-    def __init__(self, name: str, command: Command) -> None:
+    def __init__(self, name: str, command: ProcessCommand) -> None:
         self._name = name
         self._command = command
 
