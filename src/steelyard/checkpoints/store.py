@@ -108,6 +108,7 @@ class ModelStore:
         final = self.cache_dir / "models" / _folder_name(model)
         partial.mkdir(exist_ok=True)
         manifest = self._fetch_files(model, partial, report)
+        _keep_only(partial, set(manifest.files))
         for name in manifest.files:
             synced(partial / name)
         write_manifest(partial, manifest)
@@ -136,6 +137,17 @@ class ModelStore:
             entry=snapshot.entry,
             files=dict(snapshot.files),
         )
+
+
+def _keep_only(folder: Path, names: set[str]) -> None:
+    """Remove what earlier, interrupted pulls left behind."""
+    for entry in folder.iterdir():
+        if entry.name in names:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def _read_stored(folder: Path) -> StoredModel | None:
