@@ -257,6 +257,16 @@ def test_a_client_that_does_not_read_is_disconnected(make_door: OpenDoor) -> Non
     assert post(door, CHAT, ASK).status == 200
 
 
+def test_a_client_that_does_not_read_the_last_answer_is_not_kept(make_door: OpenDoor) -> None:
+    door = make_door(limits(write_timeout_s=0.3, write_buffer_bytes=500_000))
+    bulky = {"max_tokens": 200, "logprobs": True, "top_logprobs": 20}
+    with connect(door, SO_RCVBUF=4096) as sock:
+        body = json.dumps(ASK | bulky).encode()
+        sock.sendall(request(CHAT, body, "connection: close"))
+        door.wait_for(lambda: door.run(door.engine.status()).finished_total == 1)
+        door.wait_for(lambda: door.metric("steelyard_connections") == 0)
+
+
 def test_a_slow_but_steady_reader_gets_everything(make_door: OpenDoor) -> None:
     door = make_door(limits(write_timeout_s=1.0, write_buffer_bytes=4096), context_tokens=100_000)
     with connect(door, SO_RCVBUF=4096) as sock:
@@ -277,6 +287,7 @@ def test_one_connection_too_many_is_told_so(make_door: OpenDoor) -> None:
             sock.sendall(request(CHAT, BODY))
             assert read_reply(sock).status == 200
         with connect(door) as third:
+            third.sendall(request(CHAT, BODY))
             reply = read_reply(third)
             assert (reply.status, reply.error["code"]) == (503, "too_many_connections")
             assert reply.headers["retry-after"] == "1"
@@ -308,3 +319,12 @@ def test_small_answers_are_not_delayed_by_nagle(door: Door) -> None:
             sock.sendall(request(CHAT, json.dumps(ASK | {"stream": True}).encode()))
             assert read_reply(sock, rest).status == 200
         assert time.monotonic() - start_s < 20 * 0.04  # a delayed acknowledgement is 40 ms
+
+
+@pytest.mark.slow
+def test_by_default_a_header_at_a_byte_per_second_lasts_ten_seconds(door: Door) -> None:
+    with connect(door) as sock:
+        start_s = time.monotonic()
+        came = drip(sock, b"GET /health HTTP/1.1\r\nhost: " + b"x" * 100, every_s=1.0)
+        assert time.monotonic() - start_s <= 11.0
+        assert came.startswith(b"HTTP/1.1 408 ")

@@ -13,7 +13,7 @@ import pytest
 from steelyard.backends.fake import FakeEngine
 from steelyard.contract.errors import SettingsError
 from steelyard.gateway.app import build_gateway
-from steelyard.gateway.config import GatewayConfig
+from steelyard.gateway.config import GatewayConfig, HttpLimits
 from steelyard.gateway.models import ServedModel
 
 from .byte_text import ByteText
@@ -67,6 +67,17 @@ def test_a_running_request_finishes_while_nobody_new_is_let_in(
         ending.join(10)
 
 
+def test_an_answer_that_is_still_on_its_way_is_not_cut(make_door: OpenDoor) -> None:
+    http = HttpLimits(write_buffer_bytes=2_000_000)
+    door = make_door(GatewayConfig(port=0, http=http))
+    with connect(door, SO_RCVBUF=4096) as sock:
+        sock.sendall(ask(max_tokens=1000, logprobs=True, top_logprobs=20))
+        door.wait_for(lambda: door.run(door.engine.status()).finished_total == 1)
+        ending = shut_down(door)
+        assert read_reply(sock).json["usage"]["completion_tokens"] == 1000
+        ending.join(10)
+
+
 def test_requests_that_do_not_finish_in_time_are_told_so(make_door: OpenDoor) -> None:
     door = make_door(GatewayConfig(port=0, shutdown_grace_s=0.2), itl_s=0.02)
     with connect(door) as stream, connect(door) as whole:
@@ -109,7 +120,7 @@ SERVE = """
 import asyncio, sys
 from steelyard.backends.fake import FakeEngine
 from steelyard.gateway.app import build_gateway, serve
-from steelyard.gateway.config import GatewayConfig
+from steelyard.gateway.config import GatewayConfig, HttpLimits
 from steelyard.gateway.models import ServedModel
 from gateway.byte_text import ByteText, VOCAB_SIZE
 from gateway.doors import engine_config

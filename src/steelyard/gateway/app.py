@@ -90,6 +90,11 @@ class Gateway:
         """Host and port listened on. Valid between `startup` and `shutdown`."""
         return self._server.address
 
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """Templates of all routes, for the documentation."""
+        return self._router.templates
+
     async def startup(self) -> None:
         """Begin to listen. Raises `SettingsError` when the address cannot be had."""
         await self._server.startup()

@@ -16,7 +16,7 @@ from steelyard.gateway.generation.dialect import Dialect
 from steelyard.gateway.generation.order import Ask, Order, make_order, plan
 from steelyard.gateway.generation.prompts import PromptEncoder
 from steelyard.gateway.generation.streaming import stream_order
-from steelyard.gateway.http import Answer, Exchange
+from steelyard.gateway.http import Answer, ClientGone, Exchange
 from steelyard.gateway.models import ModelTable
 from steelyard.telemetry.metrics import Metrics
 from steelyard.telemetry.request_meter import RequestMeter
@@ -53,7 +53,7 @@ class GenerationEndpoint:
         with self._meter(ask.fields.model) as meter:
             try:
                 await self._walk(exchange, ask, meter)
-            except ConnectionError:
+            except ClientGone:
                 meter.cancelled("disconnect")
                 raise
             except asyncio.CancelledError:

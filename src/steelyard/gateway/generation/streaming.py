@@ -15,7 +15,7 @@ from steelyard.gateway.generation.chunks import open_chunks, run_all
 from steelyard.gateway.generation.dialect import Dialect, Logprobs, wants_usage
 from steelyard.gateway.generation.order import Order, OrderedChoice
 from steelyard.gateway.generation.watch import Watch
-from steelyard.gateway.http import EventStream
+from steelyard.gateway.http import ClientGone, EventStream
 from steelyard.telemetry.request_meter import RequestMeter
 
 __all__ = ["stream_order"]
@@ -33,7 +33,7 @@ async def stream_order(
     """
 
     def say_that_we_live() -> None:
-        with suppress(ConnectionError):  # the client's leaving is noticed elsewhere
+        with suppress(ClientGone):  # the client's leaving is noticed elsewhere
             stream.write(_KEEP_ALIVE)
 
     async with Watch(config.stall_timeout_s, config.keepalive_comment_s, say_that_we_live) as watch:

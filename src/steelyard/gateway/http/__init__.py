@@ -5,9 +5,19 @@
 """
 
 from steelyard.gateway.http.answers import Answer, json_answer
+from steelyard.gateway.http.connection import ClientGone
 from steelyard.gateway.http.event_stream import EventStream
 from steelyard.gateway.http.exchange import Exchange
 from steelyard.gateway.http.router import Handler, Router
 from steelyard.gateway.http.server import HttpServer
 
-__all__ = ["Answer", "EventStream", "Exchange", "Handler", "HttpServer", "Router", "json_answer"]
+__all__ = [
+    "Answer",
+    "ClientGone",
+    "EventStream",
+    "Exchange",
+    "Handler",
+    "HttpServer",
+    "Router",
+    "json_answer",
+]

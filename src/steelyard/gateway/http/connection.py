@@ -26,9 +26,13 @@ from steelyard.gateway.http.answers import render_head
 from steelyard.gateway.http.sockets import limit_unsent_bytes
 from steelyard.telemetry.metrics import CloseReason, ConnectionMeter
 
-__all__ = ["Connection", "IncompleteBody"]
+__all__ = ["ClientGone", "Connection", "IncompleteBody"]
 
 _log = logging.getLogger(__name__)
+
+
+class ClientGone(ConnectionError):
+    """There is nobody to write to any more."""
 
 
 class IncompleteBody(Exception):
@@ -44,6 +48,7 @@ class Connection(web.RequestHandler):
         "_meter",
         "_newest_body",
         "_read_deadline_s",
+        "_socket",
         "_unanswered",
         "_write_deadline_s",
         "close_reason",
@@ -78,19 +83,14 @@ class Connection(web.RequestHandler):
         self._newest_body: StreamReader | None = None
         """Of the request parsed last; None once it is answered."""
 
-    @property
-    def is_busy(self) -> bool:
-        """True while a parsed request waits for its answer's end."""
-        return self._unanswered > 0
-
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
+        self._socket = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         limits = self._door_limits
-        transport.set_write_buffer_limits(high=limits.write_buffer_bytes)
-        limit_unsent_bytes(transport, limits.write_buffer_bytes)
+        self._socket.set_write_buffer_limits(high=limits.write_buffer_bytes)
+        limit_unsent_bytes(self._socket, limits.write_buffer_bytes)
         self._read_deadline_s = self._loop.time() + limits.header_timeout_s
 
     def data_received(self, data: bytes) -> None:
@@ -127,43 +127,50 @@ class Connection(web.RequestHandler):
     # What exchange and server call.
 
     def write(self, data: bytes) -> None:
-        """Hand bytes to the socket. Raises `ConnectionError` once the client is gone."""
+        """Hand bytes to the socket. Raises `ClientGone`."""
         transport = self.transport
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client is gone")
+            raise ClientGone
         transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until the client has taken most of what was written."""
+        """Wait until the client has taken most of what was written. Raises `ClientGone`."""
         if self.writing_paused:
-            await self._drain_helper()
+            try:
+                await self._drain_helper()
+            except ConnectionError:
+                raise ClientGone from None
 
     def answered(self, *, will_close: bool) -> None:
         """The answer to the oldest request has been written completely."""
         self._unanswered -= 1
-        if will_close and self.close_reason == "client":
-            self.close_reason = "server"
+        if will_close:
+            self._note("server")
         if self._unanswered == 0:
             self._newest_body = None
             self._read_deadline_s = self._loop.time() + self._door_limits.idle_timeout_s
 
     def check_deadlines(self, now_s: float) -> None:
         """Close the connection when its client has been too slow. `now_s` is the loop's time."""
+        if self._write_deadline_s == math.inf and self._socket.is_closing():
+            # Closing waits for the last bytes to be taken; so must its deadline begin somewhere.
+            self._write_deadline_s = now_s + self._door_limits.write_timeout_s
         if now_s >= self._write_deadline_s:
-            self._write_deadline_s = math.inf
             self._abort("write_timeout")
         elif now_s >= self._read_deadline_s:
             self._read_deadline_s = math.inf
-            if self._header_bytes:
+            if self._close:  # it was refused, and has had the time to see it
+                self._abort("bad_request")
+            elif self._header_bytes:
                 refusal = http_refusal(408, "request_timeout", "The header took too long.")
                 self._refuse(refusal, "header_timeout")
             else:
-                self._abort("idle_timeout")
+                self._close_gently("idle_timeout")
 
     def close_if_idle(self) -> None:
         """Close unless a request is being answered or has begun to arrive."""
         if self._unanswered == 0 and self._header_bytes == 0:
-            self._abort("shutdown")
+            self._close_gently("shutdown")
 
     def count_close(self) -> None:
         """Tell the metrics; called once the connection is gone."""
@@ -180,7 +187,7 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer what the parser refused; our own handlers never get here."""
         _log.debug("malformed HTTP: %s", message)
-        self.close_reason = "bad_request"
+        self._note("bad_request")
         refusal = _parse_refusal(exc)
         response = web.Response(
             status=refusal.status,
@@ -223,18 +230,27 @@ class Connection(web.RequestHandler):
             close=True,
         )
         transport.write(head + refusal.body)
-        self.close_reason = reason
+        self._note(reason)
         # Ignores further input and ends aiohttp's loop; the socket stays open until the client
         # has had time to read, because closing over unread input would reset the connection.
         self.close()
         self._header_bytes = 0
         self._read_deadline_s = self._loop.time() + self._door_limits.linger_s
 
+    def _close_gently(self, reason: CloseReason) -> None:
+        """Close once the client has taken what was written."""
+        self._note(reason)
+        self.close()
+        self._socket.close()
+
     def _abort(self, reason: CloseReason) -> None:
+        """Close now."""
+        self._note(reason)
+        self._socket.abort()
+
+    def _note(self, reason: CloseReason) -> None:
         if self.close_reason == "client":
             self.close_reason = reason
-        if self.transport is not None:
-            self.transport.abort()
 
 
 _MAX_DISCARDED_BYTES = 1024**2

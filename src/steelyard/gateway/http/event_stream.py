@@ -14,7 +14,7 @@ class EventStream:
     """The body of one streaming answer.
 
     `write` never waits; whoever writes a lot awaits `drain` in between. Both raise
-    `ConnectionError` once the client is gone.
+    `ClientGone` once there is nobody to write to.
     """
 
     __slots__ = ("_connection", "_head", "_is_chunked", "has_ended")

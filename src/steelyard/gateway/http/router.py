@@ -32,6 +32,11 @@ class Router:
         if method == "GET":
             methods["HEAD"] = handler
 
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """All paths, those of prefixes with `*`."""
+        return (*self._exact, *(prefix + "*" for prefix, _ in self._prefixes))
+
     def find(self, exchange: Exchange) -> Handler:
         """The handler; notes the route in the exchange.
 

@@ -18,7 +18,7 @@ from steelyard.contract.errors import InternalError, SettingsError
 from steelyard.gateway.config import GatewayConfig
 from steelyard.gateway.errors import Refusal, explain, http_refusal
 from steelyard.gateway.http.answers import render_head
-from steelyard.gateway.http.connection import Connection
+from steelyard.gateway.http.connection import ClientGone, Connection
 from steelyard.gateway.http.exchange import Exchange
 from steelyard.gateway.http.router import Handler
 from steelyard.telemetry.metrics import Metrics
@@ -116,7 +116,7 @@ class HttpServer(web.Server):
             if exchange.interrupted_by is not None:
                 await exchange.refuse(exchange.interrupted_by)
             raise
-        except ConnectionError:
+        except ClientGone:
             raise  # aiohttp closes the connection
         except Exception:  # noqa: BLE001 the process's edge: one request's bug is not the others'
             _log.exception("request %s failed", exchange.request_id)
@@ -133,7 +133,7 @@ class HttpServer(web.Server):
         meter = self._metrics.connection()
         if len(self._open) >= self._config.http.max_connections:
             meter.closed("limit")
-            return _Surplus()
+            return _Surplus(self._config.http.linger_s)
         return Connection(self, self._config.http, meter, self._loop)
 
     async def _until_quiet(self, timeout_s: float, hurry: asyncio.Event) -> bool:
@@ -187,7 +187,10 @@ _STOPPING = Refusal(
 
 
 class _Surplus(asyncio.Protocol):
-    """A connection too many: told so and closed before it can cost anything."""
+    """A connection too many: told so, and closed before it can cost much."""
+
+    def __init__(self, linger_s: float) -> None:
+        self._linger_s = linger_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
@@ -200,7 +203,10 @@ class _Surplus(asyncio.Protocol):
             close=True,
         )
         transport.write(head + refusal.body)
-        transport.close()
+        # Closing over a request that was not read would reset the connection, and the client
+        # would see that instead of the answer.
+        transport.write_eof()
+        asyncio.get_running_loop().call_later(self._linger_s, transport.abort)
 
 
 def _sweep_s(config: GatewayConfig) -> float:
