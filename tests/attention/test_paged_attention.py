@@ -91,7 +91,7 @@ def test_a_long_context_alone_has_the_same_bits_as_in_a_crowd(kernels: NativeKer
 
 def test_log_sum_exp_lets_partial_results_be_merged(kernels: NativeKernels) -> None:
     case = Case(GQA, torch.float32, lengths=(200,))
-    pages = kernels.KVPages(*_filled_pages(kernels, case), 9, 3, 64, 16)
+    pages = kernels.KVPages(_filled_pages(case), 9, 3, 64, 16)
     queries = torch.randn(200, 9, 64)
     batch = _native_batch(kernels, case)
     output, lse = pages.paged_attention(batch, queries, scale=GQA.scale)
@@ -112,22 +112,21 @@ def test_stale_values_in_unused_slots_do_not_leak(kernels: NativeKernels) -> Non
 
 
 def test_impossible_shapes_are_refused(kernels: NativeKernels) -> None:
-    pages = torch.zeros(BLOCKS * 3 * 16 * 64)
+    pages = torch.zeros(BLOCKS * 3 * 2 * 16 * 64)
     for heads, size, tokens in ((9, 96, 16), (10, 64, 16), (9, 64, 24)):
         with pytest.raises(RuntimeError):
-            kernels.KVPages(pages, pages.clone(), heads, 3, size, tokens)
+            kernels.KVPages(pages, heads, 3, size, tokens)
 
 
-def _filled_pages(kernels: NativeKernels, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+def _filled_pages(case: Case) -> torch.Tensor:
     """Keys and values of sequence 0, unrotated, in the float layout of pages.h."""
     heads = case.qkv[0].view(-1, 15, 64)
-    keys = torch.zeros(BLOCKS, 3, 1, 64, 16)
-    values = torch.zeros(BLOCKS, 3, 1, 16, 64)
+    pages = torch.zeros(BLOCKS, 3, 2, 64 * 16)
     for token, row in enumerate(heads):
-        block = int(case.table[0, token // 16])
-        keys[block, :, 0, :, token % 16] = row[9:12]
-        values[block, :, 0, token % 16] = row[12:]
-    return keys.view(-1), values.view(-1)
+        page = pages[int(case.table[0, token // 16])]
+        page[:, 0].view(3, 64, 16)[:, :, token % 16] = row[9:12]
+        page[:, 1].view(3, 16, 64)[:, token % 16] = row[12:]
+    return pages.view(-1)
 
 
 def _native_batch(kernels: NativeKernels, case: Case) -> object:

@@ -65,7 +65,7 @@ def kept_naively(logits: Tensor, top_k: int, top_p: float, min_p: float) -> dict
     return {i: float(probabilities[i]) / total for i in chosen}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     spread=st.sampled_from([0.01, 0.5, 3.0, 30.0]),

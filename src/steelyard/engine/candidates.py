@@ -5,8 +5,6 @@ ones are taken out by partial selection, in growing numbers, until they are sure
 may be kept.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -27,30 +25,31 @@ def keep_candidates(logits: Tensor, sampling: SamplingParams) -> tuple[Tensor | 
     weights = (logits - logits.max()).exp()
     if sampling.top_k == 0 and sampling.top_p >= 1.0 and sampling.min_p == 0.0:
         return None, weights
-    vocabulary = len(weights)
-    floor = sampling.min_p  # the largest weight is 1
-    if floor > 0.0:
-        weights = torch.where(weights >= floor, weights, 0.0)
-    limit = sampling.top_k if 0 < sampling.top_k < vocabulary else vocabulary
-    count = min(limit, _FIRST_SELECTION)
+    if sampling.min_p > 0.0:  # the largest weight is 1
+        weights = torch.where(weights >= sampling.min_p, weights, 0.0)
+    if 0 < sampling.top_k < len(weights):
+        values, ids = weights.topk(sampling.top_k)
+        kept = _nucleus(values, float(values.sum()), sampling.top_p)
+        return ids[:kept], values[:kept]
+    return _select(weights, sampling.top_p)
+
+
+def _select(weights: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
+    """The nucleus of all weights, from selections that grow until they are larger than it."""
+    mass = float(weights.sum())
+    count = min(len(weights), _FIRST_SELECTION)
     while True:
         values, ids = weights.topk(count)
-        kept = _nucleus(values, _mass(weights, values, limit), sampling.top_p)
-        if kept < count or count == limit or values[-1] == 0.0:
+        kept = _nucleus(values, mass, top_p)
+        if kept < count or count == len(weights):
             return ids[:kept], values[:kept]
-        count = min(limit, count * _GROWTH)
-
-
-def _mass(weights: Tensor, selected: Tensor, limit: int) -> float:
-    """Total weight that top_p refers to: of the top_k tokens, or of all."""
-    return float(selected.sum() if len(selected) == limit else weights.sum())
+        count = min(len(weights), count * _GROWTH)
 
 
 def _nucleus(values: Tensor, mass: float, top_p: float) -> int:
     """How many of the sorted `values` are needed to reach top_p of `mass`; at least one."""
-    positive = int((values > 0).sum())
-    if top_p >= 1.0:
-        return max(positive, 1)
-    before = values.double().cumsum(0) - values
-    needed = int((before < top_p * mass).sum()) if math.isfinite(mass) else 1
-    return max(min(needed, positive), 1)
+    kept = int((values > 0).sum())
+    if top_p < 1.0:
+        before = values.double().cumsum(0) - values
+        kept = min(kept, int((before < top_p * mass).sum()))
+    return max(kept, 1)

@@ -61,11 +61,10 @@ class NativeAttention:
     def _allocate(self, layer: int, dtype: torch.dtype) -> interface.KVPages:
         shape = self._shapes[layer]
         group = self._plan.groups[self._group_of[layer]]
-        count = group.blocks * shape.kv_heads * group.block_tokens * shape.head_size
-        keys = self._kernels.allocate(count * dtype.itemsize).view(dtype)
-        values = self._kernels.allocate(count * dtype.itemsize).view(dtype)
+        count = 2 * group.blocks * shape.kv_heads * group.block_tokens * shape.head_size
+        pages = self._kernels.allocate(count * dtype.itemsize).view(dtype)
         return self._kernels.KVPages(
-            keys, values, shape.query_heads, shape.kv_heads, shape.head_size, group.block_tokens
+            pages, shape.query_heads, shape.kv_heads, shape.head_size, group.block_tokens
         )
 
 

@@ -102,8 +102,7 @@ class NativeKernels(Protocol):
     ) -> StepBatch: ...
     def KVPages(
         self,
-        keys: Tensor,
-        values: Tensor,
+        pages: Tensor,
         query_heads: int,
         kv_heads: int,
         head_size: int,

@@ -63,13 +63,12 @@ class Attention {
  public:
   static constexpr int P = Lane<T>::kPack;
 
-  Attention(const HeadShape& shape, const Batch& batch, const T* queries, const T* key_pages,
-            const T* value_pages, float scale, int64_t window)
+  Attention(const HeadShape& shape, const Batch& batch, const T* queries, const T* pages,
+            float scale, int64_t window)
       : shape_(shape),
         batch_(batch),
         queries_(queries),
-        keys_(key_pages),
-        values_(value_pages),
+        pages_(pages),
         scale_(scale),
         window_(window) {}
 
@@ -164,10 +163,10 @@ class Attention {
                                         kSubBlock);
     for (int b = 0; b < kChunk / kSubBlock; ++b) {
       // Missing sub-blocks repeat the last one: computed, masked, and harmless.
-      const int64_t offset = locate(tile, key + std::min(b, blocks - 1) * kSubBlock);
-      keys[b] = keys_ + offset;
-      values[b] = values_ + offset;
+      keys[b] = locate(tile, key + std::min(b, blocks - 1) * kSubBlock);
+      values[b] = keys[b] + shape_.value_offset();
     }
+    fetch_ahead(tile, key + kChunk, end);
     for (int r = 0; r < tile.rows; r += kRowBlock) {
       const int rows = std::min(kRowBlock, tile.rows - r);
       score_rows(rows, tile, r, keys, scores + r * kChunk);
@@ -181,12 +180,23 @@ class Attention {
     }
   }
 
-  // Element offset of the sub-block that holds `key`, for this tile's KV head.
-  int64_t locate(const Tile& tile, int64_t key) const {
+  // Keys of the sub-block that holds position `key`, for this tile's KV head.
+  const T* locate(const Tile& tile, int64_t key) const {
     const int32_t* table = batch_.table + batch_.rows[tile.sequence] * batch_.table_stride;
     const int64_t block = table[key / shape_.block_tokens];
-    return block * shape_.block_elements() + tile.head * shape_.head_elements() +
+    return pages_ + block * shape_.block_elements() + tile.head * shape_.head_elements() +
            key % shape_.block_tokens / kSubBlock * kSubBlock * Size;
+  }
+
+  // Blocks lie anywhere, so the processor cannot foresee the next ones; we can.
+  void fetch_ahead(const Tile& tile, int64_t key, int64_t end) const {
+    for (int b = 0; b < kChunk / kSubBlock && key + b * kSubBlock < end; ++b) {
+      const T* keys = locate(tile, key + b * kSubBlock);
+      for (int64_t i = 0; i < kSubBlock * Size; i += 64 / sizeof(T)) {
+        __builtin_prefetch(keys + i, 0, 2);
+        __builtin_prefetch(keys + shape_.value_offset() + i, 0, 2);
+      }
+    }
   }
 
   template <int R = kRowBlock>
@@ -296,8 +306,7 @@ class Attention {
   const HeadShape& shape_;
   const Batch& batch_;
   const T* queries_;
-  const T* keys_;
-  const T* values_;
+  const T* pages_;
   float scale_;
   int64_t window_;
 };

@@ -172,19 +172,15 @@ class StepBatch {
 // The pages of one layer. bfloat16 or float; see pages.h for their layout.
 class KVPages {
  public:
-  KVPages(Tensor keys, Tensor values, int64_t query_heads, int64_t kv_heads, int64_t head_size,
+  KVPages(Tensor pages, int64_t query_heads, int64_t kv_heads, int64_t head_size,
           int64_t block_tokens)
-      : keys_(std::move(keys)),
-        values_(std::move(values)),
-        shape_{query_heads, kv_heads, head_size, block_tokens} {
+      : pages_(std::move(pages)), shape_{query_heads, kv_heads, head_size, block_tokens} {
     TORCH_CHECK(head_size == 64 || head_size == 128, "head size must be 64 or 128");
     TORCH_CHECK(block_tokens % kSubBlock == 0, "block_tokens must be a multiple of ", kSubBlock);
     TORCH_CHECK(kv_heads > 0 && query_heads % kv_heads == 0, "query heads come in whole groups");
-    for (const Tensor& pages : {keys_, values_}) {
-      TORCH_CHECK(pages.is_contiguous() && pages.scalar_type() == keys_.scalar_type(), "pages");
-      TORCH_CHECK(pages.numel() % shape_.block_elements() == 0, "pages must hold whole blocks");
-    }
-    TORCH_CHECK(is_float() || keys_.scalar_type() == at::kBFloat16, "pages are float or bfloat16");
+    TORCH_CHECK(pages_.is_contiguous() && pages_.numel() % shape_.block_elements() == 0,
+                "pages must hold whole blocks");
+    TORCH_CHECK(is_float() || pages_.scalar_type() == at::kBFloat16, "pages are float or bfloat16");
   }
 
   // qkv [tokens, (query_heads + 2 kv_heads) * head_size] in float, overwritten.
@@ -201,12 +197,11 @@ class KVPages {
     const Rotary rotary{cosine.const_data_ptr<float>(), sine.const_data_ptr<float>(),
                         pointer<float>(query_norm), pointer<float>(key_norm),
                         static_cast<float>(norm_eps)};
-    Tensor queries = at::empty({view.tokens, shape_.query_heads * shape_.head_size}, keys_.options());
+    Tensor queries = at::empty({view.tokens, shape_.query_heads * shape_.head_size}, pages_.options());
     Tensor out = at::empty_like(queries, at::kFloat);
     KernelScope scope;
     rotate_and_store(shape_, view, rotary, is_float(), qkv.mutable_data_ptr<float>(),
-                     queries.mutable_data_ptr(), keys_.mutable_data_ptr(),
-                     values_.mutable_data_ptr());
+                     queries.mutable_data_ptr(), pages_.mutable_data_ptr());
     run(view, queries, out.mutable_data_ptr<float>(), nullptr, scale, window);
     return out;
   }
@@ -215,7 +210,7 @@ class KVPages {
   // Returns out [tokens, query_heads, head_size] and log-sum-exp [tokens, query_heads], in float.
   std::pair<Tensor, Tensor> paged_attention(const StepBatch& batch, const Tensor& queries,
                                             double scale, int64_t window) const {
-    check(queries, keys_.scalar_type(), "queries");
+    check(queries, pages_.scalar_type(), "queries");
     const Batch& view = batch.view();
     TORCH_CHECK(queries.numel() == view.tokens * shape_.query_heads * shape_.head_size,
                 "queries have a wrong shape");
@@ -227,16 +222,15 @@ class KVPages {
   }
 
  private:
-  bool is_float() const { return keys_.scalar_type() == at::kFloat; }
+  bool is_float() const { return pages_.scalar_type() == at::kFloat; }
 
   void run(const Batch& view, const Tensor& queries, float* out, float* lse, double scale,
            int64_t window) const {
-    attention(shape_, view, is_float(), queries.const_data_ptr(), keys_.const_data_ptr(),
-              values_.const_data_ptr(), static_cast<float>(scale), window, out, lse);
+    attention(shape_, view, is_float(), queries.const_data_ptr(), pages_.const_data_ptr(),
+              static_cast<float>(scale), window, out, lse);
   }
 
-  Tensor keys_;
-  Tensor values_;
+  Tensor pages_;
   HeadShape shape_;
 };
 
@@ -277,8 +271,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
            py::arg("slots"), py::arg("starts"), py::arg("contexts"), py::arg("rows"),
            py::arg("table"));
   py::class_<KVPages>(m, "KVPages")
-      .def(py::init<Tensor, Tensor, int64_t, int64_t, int64_t, int64_t>(), py::arg("keys"),
-           py::arg("values"), py::arg("query_heads"), py::arg("kv_heads"), py::arg("head_size"),
+      .def(py::init<Tensor, int64_t, int64_t, int64_t, int64_t>(), py::arg("pages"),
+           py::arg("query_heads"), py::arg("kv_heads"), py::arg("head_size"),
            py::arg("block_tokens"))
       .def("attend", &KVPages::attend, py::arg("batch"), py::arg("qkv"), py::arg("cosine"),
            py::arg("sine"), py::arg("query_norm") = py::none(), py::arg("key_norm") = py::none(),

@@ -30,25 +30,21 @@ void linear(const Matrix& m, Finish finish, const float* x, int64_t rows, const 
 }
 
 void rotate_and_store(const HeadShape& shape, const Batch& batch, const Rotary& rotary,
-                      bool float_pages, float* qkv, void* queries, void* key_pages,
-                      void* value_pages) {
+                      bool float_pages, float* qkv, void* queries, void* pages) {
   const auto as = [&]<class T>(T* q) {
-    rotate_and_store_as<T>(shape, batch, rotary, qkv, q, static_cast<T*>(key_pages),
-                           static_cast<T*>(value_pages));
+    rotate_and_store_as<T>(shape, batch, rotary, qkv, q, static_cast<T*>(pages));
   };
   float_pages ? as(static_cast<float*>(queries)) : as(static_cast<uint16_t*>(queries));
 }
 
 void attention(const HeadShape& shape, const Batch& batch, bool float_pages, const void* queries,
-               const void* key_pages, const void* value_pages, float scale, int64_t window,
-               float* out, float* lse) {
+               const void* pages, float scale, int64_t window, float* out, float* lse) {
   const auto as = [&]<class T>(const T* q) {
-    const T* keys = static_cast<const T*>(key_pages);
-    const T* values = static_cast<const T*>(value_pages);
+    const T* kv = static_cast<const T*>(pages);
     if (shape.head_size == 64) {
-      Attention<T, 64>(shape, batch, q, keys, values, scale, window).run(out, lse);
+      Attention<T, 64>(shape, batch, q, kv, scale, window).run(out, lse);
     } else {
-      Attention<T, 128>(shape, batch, q, keys, values, scale, window).run(out, lse);
+      Attention<T, 128>(shape, batch, q, kv, scale, window).run(out, lse);
     }
   };
   float_pages ? as(static_cast<const float*>(queries)) : as(static_cast<const uint16_t*>(queries));

@@ -66,7 +66,8 @@ struct HeadShape {
   int64_t block_tokens;  // a multiple of kSubBlock
 
   int64_t group() const { return query_heads / kv_heads; }
-  int64_t head_elements() const { return block_tokens * head_size; }
+  int64_t value_offset() const { return block_tokens * head_size; }  // from a head's keys
+  int64_t head_elements() const { return 2 * block_tokens * head_size; }
   int64_t block_elements() const { return kv_heads * head_elements(); }
 };
 
@@ -93,16 +94,14 @@ struct Rotary {
 };
 
 // qkv [tokens, (query_heads + 2 * kv_heads) * head_size] in float, rotated in place.
-// Queries go to `queries` [tokens, query_heads, head_size], keys and values to their pages; all
-// three are float or bfloat16.
+// Queries go to `queries` [tokens, query_heads, head_size], keys and values to `pages`; both are
+// float or both bfloat16.
 void rotate_and_store(const HeadShape& shape, const Batch& batch, const Rotary& rotary,
-                      bool float_pages, float* qkv, void* queries, void* key_pages,
-                      void* value_pages);
+                      bool float_pages, float* qkv, void* queries, void* pages);
 
 // Causal attention; `window` newest keys, 0 for all. out [tokens, query_heads, head_size] and
 // lse [tokens, query_heads] (or null) in float.
 void attention(const HeadShape& shape, const Batch& batch, bool float_pages, const void* queries,
-               const void* key_pages, const void* value_pages, float scale, int64_t window,
-               float* out, float* lse);
+               const void* pages, float scale, int64_t window, float* out, float* lse);
 
 }  // namespace steelyard

@@ -1,9 +1,9 @@
 // KV pages: how keys and values of one block lie in memory, and how a step's new ones get there.
 //
-// A block of `block_tokens` holds, for each KV head, sub-blocks of 16 tokens:
+// Pages are [block][KV head]{keys, values}, each in sub-blocks of 16 tokens:
 //
-//   keys     [head][sub-block][head_size / P][16 tokens][P]     P values of one token side by side
-//   values   [head][sub-block][16 / P tokens][head_size][P]     P tokens of one value side by side
+//   keys     [sub-block][head_size / P][16 tokens][P]     P values of one token side by side
+//   values   [sub-block][16 / P tokens][head_size][P]     P tokens of one value side by side
 //
 // with P = 2 for bfloat16 (what a bf16 dot product consumes) and P = 1 for float. So both the
 // score and the weighted sum are dot products over whole 64-byte vectors, without any shuffle.
@@ -74,7 +74,7 @@ void write_token(const float* key, const float* value, int64_t size, int lane, T
 
 template <class T>
 void rotate_and_store_as(const HeadShape& shape, const Batch& batch, const Rotary& rotary,
-                         float* qkv, T* queries, T* key_pages, T* value_pages) {
+                         float* qkv, T* queries, T* pages) {
   const int64_t size = shape.head_size;
   const int64_t width = (shape.query_heads + 2 * shape.kv_heads) * size;
   constexpr int64_t kTokensPerItem = 4;
@@ -94,10 +94,10 @@ void rotate_and_store_as(const HeadShape& shape, const Batch& batch, const Rotar
       float* k = row + (shape.query_heads + h) * size;
       const float* v = row + (shape.query_heads + shape.kv_heads + h) * size;
       rotate_head(k, size, rotary.cosine + at, rotary.sine + at, rotary.key_norm, rotary.norm_eps);
-      const int64_t page = block * shape.block_elements() + h * shape.head_elements() +
-                           offset / kSubBlock * kSubBlock * size;
-      write_token(k, v, size, static_cast<int>(offset % kSubBlock), key_pages + page,
-                  value_pages + page);
+      T* keys = pages + block * shape.block_elements() + h * shape.head_elements() +
+                offset / kSubBlock * kSubBlock * size;
+      write_token(k, v, size, static_cast<int>(offset % kSubBlock), keys,
+                  keys + shape.value_offset());
     }
   };
   Pool::instance().run((batch.tokens + kTokensPerItem - 1) / kTokensPerItem, [&](int64_t item) {
