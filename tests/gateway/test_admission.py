@@ -93,25 +93,34 @@ async def test_waiting_ends_after_the_time_limit() -> None:
     assert gate.in_flight == 0
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["arrive", "leave", "cancel", "wait"]), max_size=40))
-def test_slots_are_never_lost_nor_given_twice(steps: list[str]) -> None:
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["arrive", "arrive", "leave", "cancel", "wait"]),
+            st.integers(0, 5),  # whom it hits
+            st.sampled_from([0, 1, 2, 3, 4, 20]),  # turns of the loop until the next step
+        ),
+        max_size=40,
+    )
+)
+def test_slots_are_never_lost_nor_given_twice(steps: list[tuple[str, int, int]]) -> None:
     async def play() -> None:
         clock = VirtualClock()
         gate = admission(clock, in_flight=2, queue=3)
         holders: list[Holder] = []
-        for at, step in enumerate(steps):
+        for step, whom, turns in steps:
             live = [h for h in holders if not h.task.done()]
             if step == "arrive":
                 holders.append(Holder(gate))
             elif step == "leave" and live:
-                live[at % len(live)].done.set()
+                live[whom % len(live)].done.set()
             elif step == "cancel" and live:
-                live[at % len(live)].task.cancel()
+                live[whom % len(live)].task.cancel()
             elif step == "wait":
                 await clock.advance(6.0)
-            if at % 3:  # sometimes several things happen before anybody can react
-                await settle()
+            for _ in range(turns):
+                await asyncio.sleep(0)
             assert gate.in_flight <= 2
         await settle()
         held = [h for h in holders if h.has_slot and not h.task.done()]

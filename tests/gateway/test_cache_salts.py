@@ -1,6 +1,6 @@
 """Who shares cached prefixes with whom."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from steelyard.gateway.cache_salt import CacheSalts
@@ -12,6 +12,8 @@ SALTS = CacheSalts(b"secret")
 names = st.text(max_size=8)
 
 
+@example("a\x00b", None, "a", "b")
+@example("", None, "", "")
 @given(names, st.none() | names, names, st.none() | names)
 def test_salts_are_equal_only_for_the_same_tenant_and_client_salt(
     tenant: str, salt: str | None, other: str, other_salt: str | None

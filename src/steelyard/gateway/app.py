@@ -80,7 +80,6 @@ class Gateway:
 
     def __init__(self, surroundings: Surroundings, about: About) -> None:
         self._around = surroundings
-        self._about = about
         self._cors = Cors(surroundings.config.cors_origins)
         self._router = _routes(surroundings, about)
         self._server = HttpServer(self._handle, surroundings.config, surroundings.metrics)
@@ -104,7 +103,6 @@ class Gateway:
 
         Setting `hurry` ends the grace period. Safe to repeat.
         """
-        self._about.is_stopping = True
         await self._server.stop(hurry or asyncio.Event())
         self._around.encoder.close()
 

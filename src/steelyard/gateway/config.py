@@ -28,8 +28,8 @@ class HttpLimits:
     """A client must take `write_buffer_bytes` of what waits for it within this time, or it is
     disconnected and its request aborted."""
     write_buffer_bytes: int = 64 * 1024
-    """Answers wait in our memory up to about this size per connection (and as much again in the
-    kernel) before the request is made to wait."""
+    """Answers wait in our memory up to about this size per connection before the request is made
+    to wait."""
     max_connections: int = 1024
     """One more is answered with 503 and closed."""
     linger_s: float = 1.0

@@ -90,7 +90,7 @@ class Connection(web.RequestHandler):
         self._socket = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         limits = self._door_limits
         self._socket.set_write_buffer_limits(high=limits.write_buffer_bytes)
-        limit_unsent_bytes(self._socket, limits.write_buffer_bytes)
+        limit_unsent_bytes(self._socket)
         self._read_deadline_s = self._loop.time() + limits.header_timeout_s
 
     def data_received(self, data: bytes) -> None:

@@ -10,8 +10,12 @@ __all__ = ["limit_unsent_bytes"]
 _TCP_NOTSENT_LOWAT = {"linux": 25, "darwin": 0x201}.get(sys.platform)
 
 
-def limit_unsent_bytes(transport: asyncio.Transport, limit_bytes: int) -> None:
-    """Let the kernel hold at most about `limit_bytes` that were not sent yet.
+# Enough to fill a fast path for a few milliseconds, whatever the buffers of ours are set to.
+_UNSENT_BYTES = 64 * 1024
+
+
+def limit_unsent_bytes(transport: asyncio.Transport) -> None:
+    """Let the kernel hold little that was not sent yet.
 
     Without it a slow reader is noticed only after the send buffer has grown to megabytes. Does
     nothing where the platform has no such option or the transport is not TCP.
@@ -20,4 +24,4 @@ def limit_unsent_bytes(transport: asyncio.Transport, limit_bytes: int) -> None:
     if sock is None or _TCP_NOTSENT_LOWAT is None:
         return
     if sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, limit_bytes)
+        sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT_BYTES)

@@ -44,8 +44,6 @@ class About:
         self._metrics = metrics
         self._clock = clock
         self._readiness_timeout_s = readiness_timeout_s
-        self.is_stopping = False
-        """Set by the door when it begins to shut down: no longer ready, still healthy."""
 
     async def root(self, exchange: Exchange) -> None:
         """`/`: for people who open the address in a browser."""
@@ -59,7 +57,7 @@ class About:
 
     async def readiness(self, exchange: Exchange) -> None:
         """`/readiness`: 200 when requests can be served now, else 503 with the reason."""
-        reason = "the server is shutting down" if self.is_stopping else await self._trouble()
+        reason = await self._trouble()
         if reason is not None:
             raise Refusal(
                 503,
