@@ -38,7 +38,7 @@ from steelyard.checkpoints.catalog import CATALOG, WheelModel
 from steelyard.contract.errors import SteelyardError
 from steelyard.settings import default_cache_dir
 
-__all__ = ["app"]
+__all__ = ["app", "pull_progress"]
 
 app = typer.Typer(no_args_is_help=True, help="Fetch, list and describe models.")
 
@@ -73,7 +73,7 @@ def pull(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> No
 
     Examples: `steelyard model pull smollm2-135m`, `steelyard model pull Qwen/Qwen3-0.6B`.
     """
-    with _clean_errors(), _progress(quiet=as_json) as report:
+    with _clean_errors(), pull_progress(quiet=as_json) as report:
         path = _store(cache_dir).pull(name, report)
     if as_json:
         typer.echo(json.dumps({"name": name, "path": str(path)}))
@@ -124,7 +124,7 @@ def show(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> No
 @app.command()
 def verify(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> None:
     """Check a model's files against the published checksums, byte for byte."""
-    with _clean_errors(), _progress(quiet=as_json) as report:
+    with _clean_errors(), pull_progress(quiet=as_json) as report:
         checked = verify_checkpoint(open_checkpoint(_store(cache_dir).resolve(name)), report)
     if as_json:
         typer.echo(json.dumps({"name": name, "verified": [str(path) for path in checked]}))
@@ -154,7 +154,7 @@ def _clean_errors() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Report]:
+def pull_progress(*, quiet: bool = False) -> Iterator[Report]:
     """A bar on standard error that follows what is reported; it vanishes at the end."""
     columns = (
         TextColumn("{task.description}"),

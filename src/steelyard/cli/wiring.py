@@ -1,0 +1,250 @@
+"""Where concrete classes meet: from resolved settings to the parts of a running service.
+
+Everything else receives protocols. Nothing is started here; `service` does that.
+"""
+
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from steelyard.backends.embedded import EmbeddedEngine
+from steelyard.backends.fake import FakeEngine, FakeEngineConfig
+from steelyard.checkpoints import Checkpoint
+from steelyard.contract import Engine, RealClock
+from steelyard.engine.config import EngineConfig
+from steelyard.fleet.config import RestartPolicy
+from steelyard.fleet.process import LocalLauncher, engine_command
+from steelyard.fleet.replica import Replica, ReplicaStatus
+from steelyard.gateway.app import Gateway, build_gateway
+from steelyard.gateway.config import GatewayConfig, HttpLimits, RequestLimits
+from steelyard.gateway.models import ServedModel
+from steelyard.settings import Deployment, Resolved, read_secret
+from steelyard.telemetry import HardwareSampler, Metrics, ProcessProbe, SampleFile, find_gpus
+from steelyard.text.text_model import TextModel
+
+__all__ = [
+    "Keeper",
+    "ServedEngine",
+    "engine_config",
+    "gateway_config",
+    "make_engine",
+    "make_gateway",
+    "make_metrics",
+    "make_sampler",
+    "restart_policy",
+]
+
+_STOP_MARGIN_S = 10.0
+"""Between the engine's own limit for finishing requests and the signal it cannot refuse."""
+
+_WAITING_PER_RUNNING = 4
+"""Requests given to the engine beyond those that run: enough that a freed place is filled at once,
+few enough that waiting happens at the door."""
+
+
+class Keeper(Protocol):
+    """Keeps an engine up. `fleet.replica.Replica` is one."""
+
+    def startup(self) -> None:
+        """Want it up; returns at once."""
+        ...
+
+    async def wait_ready(self) -> None:
+        """Return once it is ready; raise what keeps it from becoming so."""
+        ...
+
+    async def shutdown(self) -> None:
+        """Stop it, and return when it is gone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEngine:
+    """An engine and who keeps it up."""
+
+    engine: Engine
+    keeper: Keeper
+    pid: Callable[[], int | None]
+    """Of its process now; None while there is none, or when it is none of its own."""
+
+
+class InProcess:
+    """The keeper of an engine that lives in this process and needs no keeping."""
+
+    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._close = close
+
+    def startup(self) -> None:
+        """It is up."""
+
+    async def wait_ready(self) -> None:
+        """It is ready."""
+
+    async def shutdown(self) -> None:
+        await self._close()
+
+
+def make_engine(
+    resolved: Resolved,
+    checkpoint: Checkpoint,
+    text: TextModel,
+    *,
+    runtime_dir: Path,
+    on_change: Callable[[ReplicaStatus], None] | None = None,
+) -> ServedEngine:
+    """The engine of the deployment; `runtime_dir` is a private folder for its socket."""
+    if resolved.deployment.backend == "fake":
+        return _fake_engine(resolved.deployment, checkpoint, text)
+    config = engine_config(resolved, checkpoint, f"unix:{runtime_dir / 'engine-0.sock'}")
+    clock = RealClock()
+    engine = EmbeddedEngine(config.listen, clock=clock)
+    replica = Replica(
+        "engine-0",
+        launcher=LocalLauncher("engine-0", engine_command(config)),
+        engine=engine,
+        clock=clock,
+        policy=restart_policy(resolved.deployment),
+        on_change=on_change,
+    )
+    return ServedEngine(engine, replica, lambda: replica.status.pid)
+
+
+def make_metrics(deployment: Deployment) -> Metrics:
+    """What door and sampler count into."""
+    return Metrics(clock=RealClock(), models=[deployment.served_as])
+
+
+def make_gateway(
+    resolved: Resolved, served: ServedEngine, text: TextModel, metrics: Metrics
+) -> Gateway:
+    """The door in front of one engine. Call inside a running loop."""
+    name = resolved.deployment.served_as
+    model = ServedModel(name=name, engine=served.engine, text=text, created=int(time.time()))
+    return build_gateway(gateway_config(resolved.deployment), [model], metrics)
+
+
+def make_sampler(resolved: Resolved, served: ServedEngine, metrics: Metrics) -> HardwareSampler:
+    """Samples of host, devices and our processes."""
+    telemetry = resolved.deployment.telemetry
+
+    def pids() -> dict[str, int]:
+        engine_pid = served.pid()
+        own = {"gateway": os.getpid()}
+        return own if engine_pid is None else {**own, "engine-0": engine_pid}
+
+    file = None
+    if telemetry.sample_file is not None:
+        file = SampleFile(Path(telemetry.sample_file).expanduser(), telemetry.sample_file_bytes)
+    return HardwareSampler(
+        clock=RealClock(),
+        metrics=metrics,
+        processes=ProcessProbe(pids),
+        gpus=find_gpus(),
+        every_s=telemetry.sample_s,
+        file=file,
+    )
+
+
+def engine_config(resolved: Resolved, checkpoint: Checkpoint, listen: str) -> EngineConfig:
+    """What the engine process is told."""
+    deployment = resolved.deployment
+    engine, batching, kv_cache = deployment.engine, deployment.batching, deployment.kv_cache
+    stretch = batching.step_stretch
+    return EngineConfig(
+        checkpoint=str(checkpoint.path),
+        model=deployment.served_as,
+        listen=listen,
+        device=engine.device,
+        threads=_number(engine.threads),
+        precision=deployment.weights.precision,
+        kernels=engine.kernels,
+        kv_dtype=kv_cache.dtype,
+        kv_bytes=_number(kv_cache.memory),
+        block_tokens=kv_cache.block_tokens,
+        context_tokens=_number(engine.context_tokens),
+        max_running=batching.running_limit,
+        max_waiting=batching.max_waiting,
+        max_step_tokens=batching.max_step_tokens,
+        min_batch=batching.min_batch,
+        max_wait_s=batching.max_wait_ms / 1000,
+        memory_threshold=batching.memory_threshold,
+        step_stretch=math.inf if stretch is None else stretch,
+        prefix_cache=kv_cache.prefix_cache,
+        watchdog_s=engine.watchdog_s,
+        drain_s=deployment.gateway.shutdown_grace_s,
+        cache_dir=str(resolved.cache_dir),
+    )
+
+
+def gateway_config(deployment: Deployment) -> GatewayConfig:
+    """What the door is told."""
+    gateway, limits = deployment.gateway, deployment.gateway.limits
+    config = GatewayConfig(
+        host=gateway.host,
+        port=gateway.port,
+        cors_origins=gateway.cors.origins,
+        http=HttpLimits(
+            max_header_bytes=limits.max_header_bytes,
+            header_timeout_s=limits.header_timeout_s,
+            max_body_bytes=limits.max_body_bytes,
+            body_timeout_s=limits.body_timeout_s,
+            idle_timeout_s=limits.idle_timeout_s,
+            write_timeout_s=limits.write_timeout_s,
+            max_connections=limits.max_connections,
+        ),
+        requests=RequestLimits(
+            max_tokens=limits.max_tokens,
+            default_max_tokens=limits.default_max_tokens,
+            max_n=limits.max_n,
+            max_sequences=limits.max_sequences,
+            max_logprobs=limits.max_logprobs,
+            max_stop=limits.max_stop,
+            max_stop_chars=limits.max_stop_chars,
+            max_logit_bias=limits.max_logit_bias,
+            max_messages=limits.max_messages,
+        ),
+        max_in_flight=_WAITING_PER_RUNNING * deployment.batching.running_limit,
+        max_queue=limits.max_queue,
+        queue_timeout_s=limits.queue_timeout_s,
+        keepalive_comment_s=gateway.keepalive_comment_s,
+        stall_timeout_s=gateway.stall_timeout_s,
+        shutdown_grace_s=gateway.shutdown_grace_s,
+    )
+    file = deployment.kv_cache.salt_secret_file
+    if file is None:
+        return config
+    return replace(config, cache_secret=read_secret(file, key="kv_cache.salt_secret_file"))
+
+
+def restart_policy(deployment: Deployment) -> RestartPolicy:
+    """When an engine process is started again."""
+    engine = deployment.engine
+    return RestartPolicy(
+        start_timeout_s=engine.start_timeout_s,
+        stop_grace_s=deployment.gateway.shutdown_grace_s + _STOP_MARGIN_S,
+        backoff_first_s=engine.restart.first_delay_s,
+        backoff_cap_s=engine.restart.max_delay_s,
+    )
+
+
+def _fake_engine(deployment: Deployment, checkpoint: Checkpoint, text: TextModel) -> ServedEngine:
+    config = FakeEngineConfig(
+        model=deployment.served_as,
+        context_tokens=checkpoint.config.max_position_embeddings,
+        vocab_size=text.vocab_size,
+        end_token_ids=text.end_token_ids,
+        max_running=deployment.batching.running_limit,
+        max_waiting=deployment.batching.max_waiting,
+        block_tokens=deployment.kv_cache.block_tokens,
+    )
+    engine = FakeEngine(config, clock=RealClock())
+    return ServedEngine(engine, InProcess(engine.close), lambda: None)
+
+
+def _number(value: int | str) -> int:
+    """`auto` is 0 on the way to the engine process, which decides."""
+    return 0 if isinstance(value, str) else value
