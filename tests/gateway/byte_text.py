@@ -9,7 +9,7 @@ from typing import Any
 
 from steelyard.contract.errors import InvalidRequest
 
-__all__ = ["END_ID", "VOCAB_SIZE", "ByteText"]
+__all__ = ["BEGIN_ID", "END_ID", "VOCAB_SIZE", "ByteText"]
 
 END_ID = 256
 BEGIN_ID = 257

@@ -8,6 +8,7 @@ import pytest
 from steelyard.backends.fake import Fault, FaultKind
 from steelyard.gateway.config import GatewayConfig
 
+from .byte_text import BEGIN_ID
 from .conftest import OpenDoor
 from .doors import Door
 from .wire import Reply, connect, events, post, read_reply, request
@@ -148,6 +149,14 @@ def test_comments_keep_a_silent_stream_alive(make_door: OpenDoor) -> None:
 def test_a_stream_that_speaks_gets_no_comments(make_door: OpenDoor) -> None:
     door = make_door(GatewayConfig(port=0, keepalive_comment_s=0.2), itl_s=0.05)
     assert b"keep-alive" not in stream(door, max_tokens=10).body
+
+
+def test_tokens_without_text_do_not_count_as_speech(make_door: OpenDoor) -> None:
+    config = GatewayConfig(port=0, keepalive_comment_s=0.1, stall_timeout_s=0.3)
+    door = make_door(config, token_ids=(BEGIN_ID,), itl_s=0.05)
+    reply = stream(door, max_tokens=12)
+    assert reply.body.count(b": keep-alive\n\n") >= 3
+    assert events(reply.body)[-1] == "[DONE]"
 
 
 def test_an_error_after_a_comment_is_an_event(make_door: OpenDoor) -> None:

@@ -58,12 +58,12 @@ async def _pump(
     tokens = meter.stream()
     async with open_chunks(order.served.engine, text.choice.request) as chunks:
         async for chunk in chunks:
-            watch.touched()
             events = choice.render(chunk)
             if text.kept:
                 tokens.tokens(text.kept)
             if events:
                 stream.write(events)
+            watch.touched(has_spoken=bool(events))
             if text.finish_reason is not None:
                 return text
             if stream.is_behind:

@@ -16,8 +16,8 @@ __all__ = ["Watch"]
 class Watch:
     """An asynchronous context around everything that waits for an engine.
 
-    Raises `EngineStalled` in the body after `stall_s` without `touched`. Calls `on_silence` every
-    `silence_s` of silence; None for an answer that is not streamed.
+    Raises `EngineStalled` in the body after `stall_s` without a token. Calls `on_silence` after
+    every `silence_s` in which the client heard nothing; None for an answer that is not streamed.
     """
 
     def __init__(
@@ -25,15 +25,17 @@ class Watch:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._stall_s = stall_s
-        self._silence_s = silence_s if on_silence is not None else stall_s
+        self._silence_s = silence_s
         self._on_silence = on_silence
         self._timeout = asyncio.timeout(None)
         self._touched_s = self._said_s = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
-    def touched(self) -> None:
-        """A token came."""
+    def touched(self, *, has_spoken: bool = False) -> None:
+        """Tokens came; `has_spoken` when the client has been sent something for them."""
         self._touched_s = self._loop.time()
+        if has_spoken:
+            self._said_s = self._touched_s
 
     async def __aenter__(self) -> "Watch":
         await self._timeout.__aenter__()
@@ -54,8 +56,9 @@ class Watch:
             raise EngineStalled(f"no token came for {self._stall_s:g} s") from None
 
     def _arm(self) -> None:
-        silent_at_s = max(self._touched_s, self._said_s) + self._silence_s
-        due_s = min(silent_at_s, self._touched_s + self._stall_s)
+        due_s = self._touched_s + self._stall_s
+        if self._on_silence is not None:
+            due_s = min(due_s, self._said_s + self._silence_s)
         self._timer = self._loop.call_at(due_s, self._ring)
 
     def _ring(self) -> None:
@@ -63,10 +66,7 @@ class Watch:
         if now_s - self._touched_s >= self._stall_s:
             self._timeout.reschedule(now_s)
             return
-        if self._on_silence is not None and self._is_silent(now_s):
+        if self._on_silence is not None and now_s - self._said_s >= self._silence_s:
             self._said_s = now_s
             self._on_silence()
         self._arm()
-
-    def _is_silent(self, now_s: float) -> bool:
-        return now_s - max(self._touched_s, self._said_s) >= self._silence_s
