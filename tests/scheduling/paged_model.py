@@ -7,6 +7,7 @@ therefore seen at once, and equal prefixes give equal tokens whatever the interl
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from steelyard.contract import GenerateRequest, SamplingParams, TokenChunk, Usage
@@ -162,6 +163,7 @@ class Driver:
         self.chunks: list[TokenChunk] = []
         self.computed: dict[str, list[tuple[int, int]]] = {}
         """Request id → the (start, end) of every slice applied for it."""
+        self.preemptions: dict[str, int] = {}
         self.computed_tokens = 0
 
     def submit(self, asked: GenerateRequest) -> None:
@@ -191,6 +193,7 @@ class Driver:
             if piece.sequence.is_running:
                 span = (piece.start, piece.start + piece.count)
                 self.computed[piece.sequence.request_id].append(span)
+                self.preemptions[piece.sequence.request_id] = piece.sequence.preemptions
         self.computed_tokens += plan.tokens
         outcome = self.scheduler.apply(plan, result, self.now_s)
         self.scheduler.check_integrity()
@@ -226,13 +229,23 @@ class Driver:
             tokens, reason = expected_stream(asked)
             if request_id in self.reasons:
                 assert (self.streams[request_id], self.reasons[request_id]) == (tokens, reason)
-                usage = self.usages[request_id]
-                assert usage.prompt_tokens == len(asked.prompt_ids)
-                assert usage.completion_tokens == len(tokens)
+                self._check_accounts(request_id, len(asked.prompt_ids), len(tokens))
             else:
                 assert self.streams[request_id] == tokens[: len(self.streams[request_id])]
         assert self.scheduler.status_counters.kv_blocks_used == 0
         assert self.scheduler.status_counters.computed_tokens_total == self.computed_tokens
+
+    def _check_accounts(self, request_id: str, prompt_tokens: int, output_tokens: int) -> None:
+        """Every token was found or computed, and usage says which."""
+        usage, spans = self.usages[request_id], self.computed[request_id]
+        if not spans:
+            assert output_tokens == len(self.asked[request_id].emitted_ids)
+            return
+        found = spans[0][0]
+        assert usage == Usage(prompt_tokens, output_tokens, min(found, prompt_tokens))
+        assert spans[-1][1] == prompt_tokens + output_tokens - 1
+        jumps = sum(start != end for (_, end), (start, _) in pairwise(spans))
+        assert jumps <= self.preemptions[request_id], "a token was skipped or computed again"
 
     def _check_plan(self, plan: StepPlan) -> None:
         scheduler, config = self.scheduler, self.config

@@ -86,6 +86,18 @@ def test_four_simultaneous_requests_compute_their_shared_prefix_once() -> None:
     assert driver.scheduler.status_counters.admission_holds_total["prefix"] == 3
 
 
+def test_a_crowd_that_shares_a_prefix_computes_it_once_and_is_looked_at_bit_by_bit() -> None:
+    driver = Driver([full(400)], max_step_tokens=100, max_running=64, min_prefill_tokens=1)
+    shared = list(range(1, 41))
+    for number in range(50):
+        driver.submit(request(str(number), [*shared, number], max_tokens=2, ignore_eos=True))
+    driver.step()
+    assert driver.scheduler.status_counters.admission_holds_total["prefix"] <= 32
+    driver.run_until_idle()
+    driver.check_complete()
+    assert driver.scheduler.status_counters.cached_tokens_total == 49 * 40
+
+
 def test_a_request_without_that_prefix_passes_those_that_wait_for_it() -> None:
     driver = Driver([full(80)], max_step_tokens=12, step_stretch=float("inf"))
     driver.submit(request("owner", PROMPT))

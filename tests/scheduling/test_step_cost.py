@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard.scheduling.config import SchedulerConfig
+from steelyard.scheduling.prefill_allowance import PrefillAllowance
 from steelyard.scheduling.step_cost import StepCost, attended_tokens
+from steelyard.scheduling.step_plan import StepPlan
 
 Rates = tuple[float, float, float, float]
 CPU: Rates = (8e-3, 1.1e-3, 6e-4, 1.2e-6)
@@ -125,6 +128,28 @@ def test_a_step_without_a_duration_teaches_nothing() -> None:
     for elapsed_s in (0.0, -1.0):
         cost.observe(decode_tokens=1, prefill_tokens=0, attended_tokens=1, elapsed_s=elapsed_s)
     assert cost.rates == rates
+
+
+@pytest.mark.parametrize(("rates", "least", "most"), [(GPU, 400, 780), (SLOW, 22, 36)])
+def test_prefill_found_cheaper_than_assumed_gets_more_even_under_constant_load(
+    rates: Rates, least: int, most: int
+) -> None:
+    """Eight streams and an endless prompt: a budget that repeats itself would teach nothing."""
+    config = SchedulerConfig(max_step_tokens=2048)
+    cost = StepCost()
+    granted = []
+    for _ in range(400):
+        plan = StepPlan(decode_tokens=8, attended_tokens=8 * 500)
+        count = PrefillAllowance(config, cost, plan).grant(1000, 10**6)
+        granted.append(count)
+        attended = 8 * 500 + attended_tokens(1000, count)
+        elapsed_s = true_s(rates, 8, count, attended)
+        cost.observe(
+            decode_tokens=8, prefill_tokens=count, attended_tokens=attended, elapsed_s=elapsed_s
+        )
+    assert granted[0] == config.min_prefill_tokens
+    assert least <= granted[-1] <= most
+    assert max(granted) <= most * 1.1
 
 
 costs = st.builds(

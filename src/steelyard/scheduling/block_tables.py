@@ -58,6 +58,10 @@ class BlockTable:
         stop = self.filled[row] if end is None else end
         return [block for block in self.matrix[row, self.first[row] : stop].tolist() if block]
 
+    def columns(self, row: int) -> NDArray[np.int32]:
+        """The row from its oldest to its newest block, skipped columns as 0. A view."""
+        return self.matrix[row, self.first[row] : self.filled[row]]
+
     def check_integrity(self, rows_in_use: set[int]) -> None:
         """Assert that nothing but the filled part of rows in use points at a block."""
         for row, (first, filled) in enumerate(zip(self.first, self.filled, strict=True)):

@@ -81,14 +81,20 @@ class SchedulerConfig:
     """A step with running decodes may take this many times a step without prefill (predicted),
     which bounds how far a long prompt slows running streams. `inf` means no bound."""
     min_prefill_tokens: int = 16
-    """Prefill always advances by this many tokens per step, whatever `step_stretch` says."""
+    """Prefill always advances by this many tokens per step, whatever `step_stretch` says (by a
+    quarter in one step of many, if all are alike, to learn what prefill costs)."""
     prefix_cache: bool = True
     """Keep and share KV blocks of equal prefixes."""
 
     def __post_init__(self) -> None:
-        for name in ("max_running", "max_step_tokens", "min_prefill_tokens", "min_batch"):
+        for name in (
+            "max_running",
+            "max_waiting",
+            "max_step_tokens",
+            "min_batch",
+            "min_prefill_tokens",
+        ):
             _require(getattr(self, name) >= 1, name, "at least 1")
-        _require(self.max_waiting >= 0, "max_waiting", "not negative")
         _require(self.context_tokens >= 2, "context_tokens", "at least 2")
         _require(self.max_wait_s >= 0, "max_wait_s", "not negative")
         _require(0 < self.memory_threshold <= 1, "memory_threshold", "in (0, 1]")
@@ -97,4 +103,4 @@ class SchedulerConfig:
 
 def _require(holds: bool, name: str, wanted: str) -> None:
     if not holds:
-        raise SettingsError(f"must be {wanted}", param=f"batching.{name}")
+        raise SettingsError(f"must be {wanted}", param=name)

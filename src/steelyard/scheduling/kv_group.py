@@ -144,9 +144,8 @@ class GroupCache:
         return tokens
 
     def _boundary_up_to(self, column: int) -> int:
-        return (
-            column * self.block_tokens // self.geometry.resume_tokens * self.geometry.resume_tokens
-        )
+        tokens, resume = column * self.block_tokens, self.geometry.resume_tokens
+        return tokens - tokens % resume
 
     def hit_blocks(self, keys: list[bytes], tokens: int) -> list[int]:
         """The cached blocks needed to resume at `tokens`, a boundary found by `resumable`."""
@@ -165,15 +164,17 @@ class GroupCache:
 
     def freed_by_preempting(self, row: int) -> int:
         """Blocks that would become free: those only this row holds."""
-        return [self.pool.references(block) for block in self.table.held(row)].count(1)
+        return self.pool.count_exclusive(self.table.columns(row))
 
     def kept_after_preempting(self, row: int, computed: int, reused: int) -> int:
         """Tokens that stay cached when, after a release, `reused` freed blocks are taken."""
-        pool, column = self.pool, self.table.filled[row]
+        pool, table = self.pool, self.table
         kept = computed // self.block_tokens
-        for block in reversed(self.table.held(row)):
-            column -= 1
-            if reused and pool.references(block) == 1:
+        for column in range(table.filled[row] - 1, table.first[row] - 1, -1):
+            if not reused:
+                break
+            block = table.matrix.item(row, column)
+            if pool.references(block) == 1:
                 reused -= 1
                 if pool.is_published(block):
                     kept = min(kept, column)
@@ -269,7 +270,7 @@ class StateCache(WindowCache):
     def kept_after_preempting(self, row: int, computed: int, reused: int) -> int:
         if computed % self.block_tokens or not computed:
             return 0
-        newest = self.table.held(row)[-1]
+        newest = self.table.matrix.item(row, self.table.filled[row] - 1)
         lost = reused > 0 and self.pool.references(newest) == 1
         return computed if self.pool.is_published(newest) and not lost else 0
 

@@ -109,15 +109,18 @@ class KVManager:
         return PrefixHit(tokens, tuple(cache.hit_blocks(keys, tokens) for cache in self._caches))
 
     def awaited_key(self, sequence: Sequence, hit: PrefixHit) -> bytes | None:
-        """The key that would make `hit` longer and that a running sequence is about to compute.
+        """The key of the longest prefix, beyond `hit`, that running sequences are about to compute.
 
-        None when waiting is pointless: nobody computes it, or the sequence could not use it.
+        None when waiting is pointless: nobody goes on from `hit`, or not as far as to be of use
+        to the sequence.
         """
-        boundary = hit.tokens + self._geometry.resume_tokens
-        if not self._prefix_cache or boundary >= len(sequence.token_ids):
-            return None
-        key = sequence.prefix_keys[boundary // self._geometry.granule_tokens - 1]
-        return key if key in self._pending else None
+        awaited: bytes | None = None
+        if self._prefix_cache:
+            for key in self._boundary_keys(sequence, hit.tokens, len(sequence.token_ids) - 1):
+                if key not in self._pending:
+                    break
+                awaited = key
+        return awaited
 
     def is_pending(self, key: bytes) -> bool:
         """Whether a running sequence is still about to compute the prefix `key` stands for."""
@@ -154,7 +157,10 @@ class KVManager:
     # While running.
 
     def fit(self, sequence: Sequence, count: int) -> int:
-        """How many of the next `count` tokens `extend` could make room for now."""
+        """How many of the next `count` tokens `extend` could make room for now.
+
+        Like `extend`, first gives back the blocks that nothing attends to any more.
+        """
         self._give_back(sequence)
         reach = min(cache.reachable(sequence.row) for cache in self._caches)
         return max(0, min(count, reach - sequence.computed_tokens))

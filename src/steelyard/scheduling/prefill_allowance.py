@@ -13,6 +13,9 @@ from steelyard.scheduling.step_plan import StepPlan
 
 __all__ = ["PrefillAllowance"]
 
+_CONTRAST = 4
+"""The budget is divided by this where steps have to differ for their cost to be learned."""
+
 
 class PrefillAllowance:
     """The rest of one step's prefill budget. Made once per step, after its decodes are planned."""
@@ -23,6 +26,7 @@ class PrefillAllowance:
         self._cost = cost
         self._room_tokens = config.max_step_tokens - plan.decode_tokens
         self._floor_tokens = config.min_prefill_tokens
+        """Granted whatever it costs."""
         self._spare_s = math.inf
         if plan.decode_tokens and config.step_stretch < math.inf:
             self._spare_s = cost.spare_s(
@@ -30,6 +34,9 @@ class PrefillAllowance:
                 decode_attended=plan.attended_tokens,
                 stretch=config.step_stretch,
             )
+            if cost.wants_contrast:
+                self._floor_tokens = max(1, self._floor_tokens // _CONTRAST)
+                self._spare_s /= _CONTRAST
 
     def grant(self, position: int, wanted: int) -> int:
         """How many of `wanted` tokens from `position` on fit; 0 when none do. Spends nothing."""

@@ -169,6 +169,7 @@ class Scheduler:
         for piece in plan.slices:
             if piece.sequence.is_running:
                 self._fail(piece.sequence, error)
+        self._roster.sweep()
 
     # The loop's two halves.
 
@@ -252,13 +253,17 @@ class Scheduler:
     # Ending requests otherwise.
 
     def _fail_late(self, now_s: float) -> None:
+        is_late = False
         for sequence in self._deadlines.pop_late(self._roster.live, now_s):
             waited_s = now_s - sequence.arrival_s
             self._fail(sequence, DeadlineExceeded(f"not done after {waited_s:.3f} s"))
+            is_late = True
+        if is_late:
+            self._roster.sweep()
 
     def _fail(self, sequence: Sequence, error: SteelyardError) -> None:
+        """End a request with an error; `sweep` afterwards."""
         self._roster.end(sequence)
-        self._roster.sweep()
         self._counters.failed_total += 1
         self._undelivered.failures.append((sequence.request_id, error))
 

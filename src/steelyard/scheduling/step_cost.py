@@ -2,8 +2,8 @@
 
     seconds ≈ a + b · decode tokens + c · prefill tokens + d · attended tokens
 
-Weighted least squares with exponential forgetting, solved by one or two rounds of coordinate
-descent per step, warm-started: each coefficient in turn takes its best value given the others,
+Weighted least squares with exponential forgetting, solved by two rounds of coordinate descent
+per step, warm-started: each coefficient in turn takes its best value given the others,
 cut off at 0 (Zakharov, White and Liu, "Low-complexity RLS algorithms using dichotomous coordinate
 descent iterations", 2008, for the idea; here with a bound and a proximal term). Errors are
 relative, so short and long steps count alike, and a step that took more than twice what was
@@ -35,6 +35,12 @@ _PRIOR_WEIGHT = 0.3
 _PROXIMAL = 1e-3
 """Keeps a coefficient where it is when no remembered step says anything about it."""
 
+_ROUNDS = 2
+"""More gain nothing: what one step leaves unsolved the next goes on with."""
+
+_LIKE_STEPS = 16
+"""Steps with the same prefill, within an eighth, after which a different one would teach more."""
+
 _LEAST_S = 1e-7
 _UNBOUNDED = 1 << 40
 
@@ -53,7 +59,17 @@ def attended_tokens(start: int, count: int, limit: int | None = None) -> int:
 class StepCost:
     """The fitted cost model. Predictions before the first step rest on a prior."""
 
-    __slots__ = ("_base_s", "_moments", "_ratios", "_targets", "_weights", "attend_limit", "rates")
+    __slots__ = (
+        "_base_s",
+        "_last_prefill",
+        "_like_steps",
+        "_moments",
+        "_ratios",
+        "_targets",
+        "_weights",
+        "attend_limit",
+        "rates",
+    )
 
     def __init__(self, *, attend_limit: int | None = None) -> None:
         self.attend_limit = attend_limit
@@ -64,8 +80,18 @@ class StepCost:
         self._moments = [[_PRIOR_WEIGHT * (i == j) for j in range(4)] for i in range(4)]
         self._targets = [_PRIOR_WEIGHT] * 4
         self._weights = [1.0] * 4
+        self._last_prefill = 0
+        self._like_steps = 0
         self.rates: tuple[float, ...] = _PRIOR_S
         """a (s per step), b, c, d (s per decode, prefill and attended token); none is negative."""
+
+    @property
+    def wants_contrast(self) -> bool:
+        """Whether the latest steps had so much the same prefill that they teach nothing about it.
+
+        A budget computed from a wrong rate would repeat itself for ever, and the rate with it.
+        """
+        return self._like_steps >= _LIKE_STEPS
 
     def predict_s(
         self, *, decode_tokens: int = 0, prefill_tokens: int = 0, attended_tokens: int = 0
@@ -111,6 +137,9 @@ class StepCost:
         """Learn from a step that took `elapsed_s`; zero or less is no measurement."""
         if elapsed_s <= 0:
             return
+        is_like = 8 * abs(prefill_tokens - self._last_prefill) < prefill_tokens
+        self._like_steps = self._like_steps + 1 if is_like else 0
+        self._last_prefill = prefill_tokens
         predicted_s = self.predict_s(
             decode_tokens=decode_tokens,
             prefill_tokens=prefill_tokens,
@@ -146,7 +175,7 @@ class StepCost:
 
     def _solve(self) -> None:
         weights, moments, targets = self._weights, self._moments, self._targets
-        for _ in range(2):
+        for _ in range(_ROUNDS):
             for i in range(4):
                 m = moments[i]
                 fitted = (

@@ -24,6 +24,9 @@ from steelyard.scheduling.step_plan import Slice, StepPlan
 
 __all__ = ["StepPlanner"]
 
+_LOOKS_PER_STEP = 32
+"""Requests found to wait for a prefix in one step; looking takes a hash per block of a prompt."""
+
 
 class StepPlanner:
     """Plans steps over a roster; the plan itself is its only memory of a step."""
@@ -141,6 +144,8 @@ class StepPlanner:
                 admission.note_hold(sequence, HoldCause.MIN_BATCH)
             return
         started = False
+        looks = _LOOKS_PER_STEP
+        # Those known to wait for a prefix cost one look-up each, and the queue is bounded.
         for sequence in waiting:
             if sequence.held_key is not None and self._kv.is_pending(sequence.held_key):
                 continue
@@ -149,7 +154,8 @@ class StepPlanner:
                 started = True
                 continue
             admission.note_hold(sequence, cause)
-            if cause is not HoldCause.PREFIX:
+            looks -= 1
+            if cause is not HoldCause.PREFIX or not looks:
                 break
         if started:
             waiting.drop_started()
@@ -183,6 +189,7 @@ class StepPlanner:
         self._roster.start(sequence, hit)
         if not sequence.preemptions:
             self._count_prompt(sequence, hit.tokens)
+        # Fits without preempting: into what the threshold leaves, or alone, as seen at the door.
         if self._plan_prefill(plan, sequence, count, allowance) < owed:
             unfinished.append(sequence)
         return None
