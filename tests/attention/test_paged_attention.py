@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from steelyard.engine.reference_attention import attend_dense
 from steelyard.models.layers.attention import AttentionShape
-from steelyard.models.native.interface import NativeKernels
+from steelyard.models.native.interface import NativeKernels, StepBatch
 from tests.attention.paged_case import BLOCKS, Case
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
@@ -129,14 +129,27 @@ def _filled_pages(case: Case) -> torch.Tensor:
     return pages.view(-1)
 
 
-def _native_batch(kernels: NativeKernels, case: Case) -> object:
+def _native_batch(kernels: NativeKernels, case: Case) -> StepBatch:
     batch = case.batch(case.whole())
-    arrays = (
-        batch.positions,
-        batch.slots(case.table, case.block_tokens),
-        batch.starts,
-        batch.contexts,
-        batch.rows,
-        np.ascontiguousarray(case.table),
-    )
-    return kernels.StepBatch(*(torch.from_numpy(array) for array in arrays))
+    arrays = (batch.positions, batch.starts, batch.contexts, batch.rows, case.table)
+    return kernels.StepBatch(*arrays, case.block_tokens)
+
+
+def test_index_arrays_that_point_outside_are_refused(kernels: NativeKernels) -> None:
+    def batch(
+        positions: list[int], starts: list[int], contexts: list[int], rows: list[int]
+    ) -> None:
+        arrays = [np.asarray(a, dtype=np.int32) for a in (positions, starts, contexts, rows)]
+        kernels.StepBatch(*arrays, np.zeros((2, 4), dtype=np.int32), 16)
+
+    batch([0, 1, 63], [0, 2, 3], [2, 64], [0, 1])
+    for wrong in (
+        ([0, 1, 64], [0, 2, 3], [2, 65], [0, 1]),
+        ([0, 2, 63], [0, 2, 3], [2, 64], [0, 1]),
+        ([0, 1, 63], [0, 2, 3], [2, 64], [0, 2]),
+        ([0, 1, -1], [0, 2, 3], [2, 64], [0, 1]),
+        ([0, 1, 63], [0, 2, 4], [2, 64], [0, 1]),
+        ([0, 1, 63], [0, 3], [2, 64], [0, 1]),
+    ):
+        with pytest.raises(RuntimeError):
+            batch(*wrong)

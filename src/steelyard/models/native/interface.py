@@ -5,9 +5,13 @@ All tensors are contiguous and on the CPU; activations are float32.
 
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["KVPages", "NativeKernels", "PackedMatrix", "StepBatch"]
+__all__ = ["Indices", "KVPages", "NativeKernels", "PackedMatrix", "StepBatch"]
+
+Indices = NDArray[np.int32]
 
 
 class PackedMatrix(Protocol):
@@ -38,7 +42,7 @@ class PackedMatrix(Protocol):
 
 
 class StepBatch(Protocol):
-    """A step's index tensors, checked once and read by every layer."""
+    """A step's index arrays, checked once and read by every layer."""
 
 
 class KVPages(Protocol):
@@ -93,12 +97,12 @@ class NativeKernels(Protocol):
     ) -> PackedMatrix: ...
     def StepBatch(
         self,
-        positions: Tensor,
-        slots: Tensor,
-        starts: Tensor,
-        contexts: Tensor,
-        rows: Tensor,
-        table: Tensor,
+        positions: Indices,
+        starts: Indices,
+        contexts: Indices,
+        rows: Indices,
+        table: Indices,
+        block_tokens: int,
     ) -> StepBatch: ...
     def KVPages(
         self,

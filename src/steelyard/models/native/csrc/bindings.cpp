@@ -5,10 +5,12 @@
 #include "arena.h"
 #include "kernels.h"
 
+#include <pybind11/numpy.h>
 #include <torch/extension.h>
 
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace steelyard {
 namespace {
@@ -145,27 +147,47 @@ PackedMatrix pack(Format format, const Tensor& values, const std::optional<Tenso
 
 // ---- attention --------------------------------------------------------------------------------
 
-// Keeps a step's tensors alive and hands kernels a view of them.
+using Indices = py::array_t<int32_t, py::array::c_style>;
+
+// Keeps a step's arrays alive and hands kernels a view of them.
 class StepBatch {
  public:
-  StepBatch(Tensor positions, Tensor slots, Tensor starts, Tensor contexts, Tensor rows,
-            Tensor table)
-      : tensors_{std::move(positions), std::move(slots), std::move(starts),
-                 std::move(contexts),  std::move(rows),  std::move(table)} {
-    for (const Tensor& tensor : tensors_) check(tensor, at::kInt, "batch tensors");
-    const auto data = [&](int i) { return tensors_[i].const_data_ptr<int32_t>(); };
-    TORCH_CHECK(tensors_[0].numel() == tensors_[1].numel(), "one slot per position");
-    TORCH_CHECK(tensors_[2].numel() == tensors_[3].numel() + 1, "one start per sequence and the end");
-    TORCH_CHECK(tensors_[3].numel() == tensors_[4].numel(), "one row per sequence");
-    TORCH_CHECK(tensors_[5].dim() == 2, "the block table is a matrix");
-    view_ = {tensors_[0].numel(), tensors_[3].numel(), data(0), data(1), data(2), data(3),
-             data(4), data(5), tensors_[5].size(1)};
+  StepBatch(Indices positions, Indices starts, Indices contexts, Indices rows, Indices table,
+            int64_t block_tokens)
+      : arrays_{std::move(positions), std::move(starts), std::move(contexts), std::move(rows),
+                std::move(table)} {
+    const int64_t tokens = arrays_[0].size(), sequences = arrays_[2].size();
+    TORCH_CHECK(arrays_[1].size() == sequences + 1, "one start per sequence and the end");
+    TORCH_CHECK(arrays_[3].size() == sequences, "one row per sequence");
+    TORCH_CHECK(arrays_[4].ndim() == 2 && block_tokens > 0, "the block table is a matrix");
+    const auto data = [&](int i) { return arrays_[i].data(); };
+    slots_.resize(tokens);
+    view_ = {tokens,  sequences, data(0), slots_.data(),       data(1),
+             data(2), data(3),   data(4), arrays_[4].shape(1)};
+    find_slots(block_tokens);
   }
 
   const Batch& view() const { return view_; }
 
  private:
-  Tensor tensors_[6];
+  // Where each token's keys and values go: block * block_tokens + offset.
+  void find_slots(int64_t block_tokens) {
+    TORCH_CHECK(view_.starts[0] == 0 && view_.starts[view_.sequences] == view_.tokens, "starts");
+    for (int64_t s = 0; s < view_.sequences; ++s) {
+      TORCH_CHECK(view_.rows[s] >= 0 && view_.rows[s] < arrays_[4].shape(0), "row out of range");
+      const int32_t* blocks = view_.table + view_.rows[s] * view_.table_stride;
+      TORCH_CHECK(view_.contexts[s] <= view_.table_stride * block_tokens, "context out of range");
+      for (int32_t t = view_.starts[s]; t < view_.starts[s + 1]; ++t) {
+        const int32_t position = view_.positions[t];
+        TORCH_CHECK(position >= 0 && position < view_.contexts[s], "position out of range");
+        slots_[t] = static_cast<int32_t>(blocks[position / block_tokens] * block_tokens +
+                                         position % block_tokens);
+      }
+    }
+  }
+
+  Indices arrays_[5];
+  std::vector<int32_t> slots_;
   Batch view_;
 };
 
@@ -267,9 +289,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         py::arg("minimum") = py::none(), py::arg("bias") = py::none());
 
   py::class_<StepBatch>(m, "StepBatch")
-      .def(py::init<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>(), py::arg("positions"),
-           py::arg("slots"), py::arg("starts"), py::arg("contexts"), py::arg("rows"),
-           py::arg("table"));
+      .def(py::init<Indices, Indices, Indices, Indices, Indices, int64_t>(), py::arg("positions"),
+           py::arg("starts"), py::arg("contexts"), py::arg("rows"), py::arg("table"),
+           py::arg("block_tokens"));
   py::class_<KVPages>(m, "KVPages")
       .def(py::init<Tensor, int64_t, int64_t, int64_t, int64_t>(), py::arg("pages"),
            py::arg("query_heads"), py::arg("kv_heads"), py::arg("head_size"),
