@@ -43,6 +43,17 @@ def test_text_ends_before_a_stop_string_and_usage_ends_with_it(
     door.wait_for(lambda: len(door.engine.recent_aborts) == 2)
 
 
+def test_usage_names_the_cached_tokens_even_when_a_stop_string_ends_the_stream(
+    make_door: OpenDoor,
+) -> None:
+    door = make_door(block_tokens=16)
+    asked = {"prompt": "x" * 40}
+    whole = complete(door, **asked)["choices"][0]["text"]
+    answer = complete(door, stop=whole[10:13], **asked)
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 32
+
+
 def test_the_stop_string_is_shown_when_asked_for(door: Door) -> None:
     whole = complete(door)["choices"][0]["text"]
     stop = whole[10:13]

@@ -267,7 +267,8 @@ class Driver:
         assert chunk.start == len(stream), "a token is lost or repeated"
         stream.extend(chunk.token_ids)
         self.chunks.append(chunk)
-        assert (chunk.finish_reason is None) == (chunk.usage is None)
+        is_first_or_last = chunk.start == 0 or chunk.finish_reason is not None
+        assert is_first_or_last == (chunk.usage is not None)
         if chunk.finish_reason is not None and chunk.usage is not None:
             self.reasons[chunk.request_id] = chunk.finish_reason
             self.usages[chunk.request_id] = chunk.usage

@@ -57,11 +57,11 @@ def test_no_stop_token_ends_a_stream_before_min_tokens() -> None:
     assert driver.streams["r"] == [5, 5, 5]
 
 
-def test_only_the_last_chunk_carries_reason_and_usage() -> None:
+def test_only_the_last_chunk_carries_the_reason_and_only_the_first_and_last_usage() -> None:
     driver = drive([7, 8, 9], max_tokens=3)
     assert [chunk.start for chunk in driver.chunks] == [0, 1, 2]
     assert [chunk.finish_reason for chunk in driver.chunks] == [None, None, "length"]
-    assert [chunk.usage is None for chunk in driver.chunks] == [True, True, False]
+    assert [chunk.usage is None for chunk in driver.chunks] == [False, True, False]
 
 
 def test_logprobs_travel_with_their_token() -> None:

@@ -74,7 +74,7 @@ class Engine(Protocol):
         ...
 
     def generate(self, request: GenerateRequest) -> AsyncIterator[TokenChunk]:
-        """Stream the tokens of `request`; the last chunk carries `finish_reason` and `usage`.
+        """Stream the tokens of `request`; the last chunk carries `finish_reason`.
 
         Closing the iterator early aborts the request. Raises in the middle of a stream are
         errors of the tree; chunks already yielded stay valid.

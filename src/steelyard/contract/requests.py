@@ -124,4 +124,4 @@ class TokenChunk(msgspec.Struct, frozen=True, omit_defaults=True):
     stop_token_id: int | None = None
     """The end or stop token that was drawn; it is also the last of `token_ids`."""
     usage: Usage | None = None
-    """Set on the last chunk only."""
+    """So far; set on the first chunk, which tells the cached tokens, and on the last one."""

@@ -223,6 +223,7 @@ class Scheduler:
                 computed - sequence.prompt_tokens,
                 (token,),
                 None if logprob is None else (logprob,),
+                usage=sequence.usage if computed == sequence.prompt_tokens else None,
             )
             if computed + 1 >= sequence.length_limit or token in sequence.stop_ids:
                 reason = sequence.finish_reason

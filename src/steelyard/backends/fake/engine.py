@@ -239,8 +239,9 @@ class FakeEngine:
         self._produced_tokens += len(ids)
         k = request.sampling.logprobs
         logprobs = k if k is None else tuple(self._logprobs(token_id, k) for token_id in ids)
-        if reason is None:
-            return TokenChunk(request.request_id, start, tuple(ids), logprobs)
+        usage = None
+        if start == 0 or reason is not None:
+            usage = Usage(len(request.prompt_ids), start + len(ids), cached_tokens)
         return TokenChunk(
             request.request_id,
             start,
@@ -248,7 +249,7 @@ class FakeEngine:
             logprobs,
             finish_reason=reason,
             stop_token_id=ids[-1] if reason == "stop" else None,
-            usage=Usage(len(request.prompt_ids), start + len(ids), cached_tokens),
+            usage=usage,
         )
 
     def _next_token(
