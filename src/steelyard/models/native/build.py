@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import importlib.util
 import logging
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -69,12 +70,13 @@ def _compile(folder: Path) -> None:
     # A build that was killed leaves torch's own lock file behind, and torch would wait for it for
     # ever. The lock we hold makes it safe to remove.
     (folder / "lock").unlink(missing_ok=True)
-    cpp_extension.load(
-        name=_NAME,
-        sources=sorted(str(path) for path in _SOURCES.glob("*.cpp")),
-        extra_cflags=list(_FLAGS),
-        build_directory=str(folder),
-    )
+    with _ninja_on_path():
+        cpp_extension.load(
+            name=_NAME,
+            sources=sorted(str(path) for path in _SOURCES.glob("*.cpp")),
+            extra_cflags=list(_FLAGS),
+            build_directory=str(folder),
+        )
 
 
 def _import(library: Path) -> NativeKernels:
@@ -109,6 +111,17 @@ def _processor_features() -> str:
     wanted = ("model name", "flags", "Features")
     first = (next((line for line in lines if line.startswith(start)), "") for start in wanted)
     return "\n".join(first)
+
+
+@contextmanager
+def _ninja_on_path() -> Iterator[None]:
+    """torch looks for `ninja` on PATH; ours lies beside an interpreter that nobody activated."""
+    before = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = os.pathsep.join([before, str(Path(sys.executable).parent)])
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
 
 
 @contextmanager

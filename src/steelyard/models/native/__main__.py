@@ -1,0 +1,18 @@
+"""`python -m steelyard.models.native`: compile the kernels now rather than at the first start.
+
+Exit status 0 also where they cannot be compiled: Steelyard then runs on plain PyTorch, slowly.
+"""
+
+import logging
+import sys
+
+from steelyard.models.native.build import KernelsUnavailable, load_kernels
+from steelyard.settings import resolve
+
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+try:
+    load_kernels(resolve().cache_dir)
+except KernelsUnavailable as error:
+    print(f"warning: Steelyard will be slow here: {error}", file=sys.stderr)
+else:
+    print("the CPU kernels are ready")
