@@ -4,8 +4,9 @@
     python requirements/lock.py --upgrade      take the newest versions
 
 `lock.txt` holds what Steelyard runs on, `dev.txt` what its checks need besides. Both leave torch
-out, whose wheel differs per build (CPU, CUDA versions) and so has no one hash; the Makefile installs
-it apart, at the version that pyproject.toml pins, on top of its own dependencies, which are locked.
+out, whose wheel differs per build (CPU, CUDA versions) and so has no one hash; the Makefile
+installs it apart, at the version that pyproject.toml pins, on top of its own dependencies, which
+are locked.
 
 Works in a temporary environment and follows pip's own settings. Run it on Linux with the Python of
 the Makefile, where pip finds a CPU build of torch: others bring in their own libraries.

@@ -4,15 +4,16 @@ Exit status 0 also where they cannot be compiled: Steelyard then runs on plain P
 """
 
 import logging
-import sys
 
 from steelyard.models.native.build import KernelsUnavailable, load_kernels
 from steelyard.settings import resolve
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")
+log = logging.getLogger("steelyard.models.native")
+
 try:
     load_kernels(resolve().cache_dir)
 except KernelsUnavailable as error:
-    print(f"warning: Steelyard will be slow here: {error}", file=sys.stderr)
+    log.warning("warning: Steelyard will be slow here: %s", error)
 else:
-    print("the CPU kernels are ready")
+    log.info("the CPU kernels are ready")
