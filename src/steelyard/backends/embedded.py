@@ -18,7 +18,7 @@ from steelyard.contract import (
 )
 from steelyard.contract.address import UnixAddress, parse_address
 from steelyard.contract.clock import within
-from steelyard.contract.errors import EngineLost, EngineStalled
+from steelyard.contract.errors import EngineLost, EngineStalled, SteelyardError
 from steelyard.contract.wire import Drain, Progress, StatusQuery, Warm
 
 __all__ = ["EmbeddedEngine"]
@@ -40,12 +40,15 @@ class EmbeddedEngine:
         self._address = parse_address(address)
         self._clock = clock or RealClock()
         self._status_timeout_s = status_timeout_s
+        self.explain_absence: Callable[[], SteelyardError] = self._not_connected
+        """What requests are told while nobody is connected. Whoever keeps the process up knows how
+        far its start is, and may put something better here."""
         self._link: EngineLink | None = None
         self._info: EngineInfo | None = None
 
     @property
     def info(self) -> EngineInfo:
-        """Fixed facts of the process connected now. Raises `EngineLost` when none is."""
+        """Fixed facts of the process connected now. Raises `explain_absence()` when none is."""
         self._live_link()
         assert self._info is not None, "a live link has said hello"
         return self._info
@@ -168,8 +171,11 @@ class EmbeddedEngine:
 
     def _live_link(self) -> EngineLink:
         if self._link is None or self._link.lost.done():
-            raise EngineLost(f"no connection to the engine at {self._address}")
+            raise self.explain_absence()
         return self._link
+
+    def _not_connected(self) -> SteelyardError:
+        return EngineLost(f"no connection to the engine at {self._address}")
 
 
 def _ignore_progress(_progress: Progress) -> None:

@@ -7,6 +7,7 @@
     │   ├── EngineDraining       the replica takes no new work
     │   └── EngineFailed         the replica failed on this step or request
     ├── RetryLater               the same place may serve it after `delay_s`
+    │   ├── EngineStarting       the replica is loading, or its process is being replaced
     │   ├── Overloaded           the queue is full or the target cannot be met now
     │   └── RateLimited          the tenant's budget is spent
     └── Never                    the same request will fail everywhere
@@ -43,6 +44,7 @@ __all__ = [
     "EngineFailed",
     "EngineLost",
     "EngineStalled",
+    "EngineStarting",
     "ErrorInfo",
     "Forbidden",
     "InternalError",
@@ -139,6 +141,15 @@ class RetryLater(SteelyardError):
     ) -> None:
         super().__init__(message, param=param, fix=fix)
         self.delay_s = delay_s
+
+
+class EngineStarting(RetryLater):
+    """The engine is loading its model, or its process is being replaced; it will be back.
+
+    The message is written for clients: it names no file, address or process.
+    """
+
+    code = "engine_starting"
 
 
 class Overloaded(RetryLater):

@@ -11,7 +11,7 @@ import time
 import types
 
 from steelyard.contract.engine import EngineStatus
-from steelyard.contract.errors import Overloaded, to_info
+from steelyard.contract.errors import EngineStarting, to_info
 from steelyard.contract.wire import (
     Abort,
     Command,
@@ -100,7 +100,7 @@ class LoadingDesk:
 
 def _answer(command: Command) -> Event | None:
     """What to say to a command that came too early; None when nothing needs saying."""
-    early = to_info(Overloaded("the model is still loading", delay_s=1.0))
+    early = to_info(EngineStarting("the engine is loading its model", delay_s=1.0))
     match command:
         case Submit(request):
             return Failed(request.request_id, early)

@@ -60,8 +60,14 @@ class Lifecycle:
         self._failures = 0
         self._ready_since_s: float | None = None
         """When this process was ready first; lost connections do not count against it."""
-        self._was_ever_ready = False
+        self.was_ever_ready = False
+        """True once any of the processes was ready."""
         self._kill_reason: SteelyardError | None = None
+
+    @property
+    def has_started(self) -> bool:
+        """True once a first process was started."""
+        return self._starts > 0
 
     def want(self, is_wanted: bool) -> None:
         """Set the target. Wanting a broken replica up again gives it a fresh chance."""
@@ -80,7 +86,7 @@ class Lifecycle:
             self._enter(Phase.READY)
             if self._ready_since_s is None:
                 self._ready_since_s = now_s
-            self._was_ever_ready = True
+            self.was_ever_ready = True
             self.error = None
 
     def on_connection_lost(self, now_s: float, error: SteelyardError) -> None:
@@ -112,7 +118,7 @@ class Lifecycle:
             case Phase.WAITING if self._is_due(now_s):
                 return self._spawn(now_s)
             case Phase.STARTING if self._is_due(now_s):
-                self._kill_reason = self.error or EngineStalled("the engine was not ready in time")
+                self._kill_reason = self._why_too_late()
                 self._enter(Phase.STOPPING)
                 return Action.KILL
             case Phase.STOPPING if self._is_due(now_s):
@@ -146,13 +152,21 @@ class Lifecycle:
     def _is_due(self, now_s: float) -> bool:
         return self.due_s is not None and now_s >= self.due_s
 
+    def _why_too_late(self) -> SteelyardError:
+        if self._ready_since_s is not None and self.error is not None:
+            return self.error  # the connection broke, and did not come back
+        return EngineStalled(
+            f"the engine was not ready within {self._policy.start_timeout_s:g} s",
+            fix="raise engine.start_timeout_s if loading may take longer",
+        )
+
     def _count_failure(self, now_s: float) -> None:
         since_s = self._ready_since_s
         was_stable = since_s is not None and now_s - since_s >= self._policy.stable_s
         self._failures = 1 if was_stable else self._failures + 1
 
     def _is_hopeless(self) -> bool:
-        return not self._was_ever_ready and self._failures >= self._policy.give_up_after
+        return not self.was_ever_ready and self._failures >= self._policy.give_up_after
 
     def _backoff_s(self) -> float:
         """Zero for the first failure in a row, then growing from `backoff_first_s` to the cap."""

@@ -46,6 +46,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _TAIL_LINES = 40
+_SHOWN_LINES = 10
 _LINE_BYTES = 4096
 _REPORT_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
@@ -227,8 +228,11 @@ class LocalProcess:
     def _explain(self, code: int) -> SteelyardError:
         with contextlib.suppress(msgspec.MsgspecError, IndexError):
             return from_info(msgspec.json.decode(self._report.splitlines()[-1], type=ErrorInfo))
-        last_words = "".join(f"\n  {line}" for line in list(self._tail)[-10:])
-        return EngineLost(f"the process {self.pid} of {self._name} {_describe(code)}{last_words}")
+        last_words = "".join(f"\n  {line}" for line in list(self._tail)[-_SHOWN_LINES:])
+        return EngineLost(
+            f"the process {self.pid} of {self._name} {_describe(code)}{last_words}",
+            fix=_advice(code),
+        )
 
 
 @contextlib.asynccontextmanager
@@ -250,6 +254,22 @@ def _describe(code: int) -> str:
     with contextlib.suppress(ValueError):
         return f"ended with status {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
     return f"ended with status {code}"
+
+
+def _advice(code: int) -> str:
+    """What has often been the cause of such an end; empty when the last words must do."""
+    if code == -signal.SIGKILL:
+        return (
+            "if nobody killed it, the machine ran out of memory (`dmesg` tells): lower "
+            "kv_cache.memory, or set weights.precision to int8 or int4"
+        )
+    if -code in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV):
+        return "if that repeats, engine.kernels = reference does without the compiled kernels"
+    if code == ExitCode.STALLED:
+        return (
+            "raise engine.watchdog_s if a step may take so long, or lower batching.max_step_tokens"
+        )
+    return ""
 
 
 def _is_final(code: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from steelyard.contract import Clock, EngineInfo, RealClock
 from steelyard.contract.clock import within
-from steelyard.contract.errors import EngineLost, Retry, SteelyardError
+from steelyard.contract.errors import EngineLost, EngineStarting, Retry, SteelyardError
 from steelyard.contract.wire import Progress
 from steelyard.fleet.config import RestartPolicy
 from steelyard.fleet.lifecycle import Action, Lifecycle, Phase
@@ -22,6 +22,8 @@ __all__ = ["EngineConnection", "Replica", "ReplicaStatus"]
 _log = logging.getLogger(__name__)
 
 _RECONNECT_PAUSE_S = 0.2
+_ASK_AGAIN_S = 2.0
+"""What clients are told to wait while a process starts: small models take about so long."""
 
 
 class EngineConnection(Protocol):
@@ -118,14 +120,47 @@ class Replica:
                 raise EngineLost(f"the replica {self._name} is stopped")
             await self._change.wait()
 
+    async def wait_broken(self) -> SteelyardError:
+        """Return, with the reason, once starting it again cannot help; maybe never."""
+        while self._lifecycle.phase is not Phase.BROKEN or self._lifecycle.error is None:
+            await self._change.wait()
+        return self._lifecycle.error
+
+    def absence(self) -> SteelyardError:
+        """What to tell requests while the engine is not connected. Changes nothing."""
+        lifecycle = self._lifecycle
+        if lifecycle.phase is Phase.BROKEN:
+            return EngineLost(f"the replica {self._name} cannot be started")
+        if lifecycle.has_started and not lifecycle.is_wanted:
+            return EngineLost(f"the replica {self._name} is stopped")
+        what = "was lost and is being restarted" if lifecycle.was_ever_ready else "is starting"
+        if self._progress is not None:
+            what += f": {self._progress.what}, {self._progress.share:.0%}"
+        delay_s = _ASK_AGAIN_S
+        if lifecycle.phase is Phase.WAITING and lifecycle.due_s is not None:
+            delay_s += max(lifecycle.due_s - self._clock.now(), 0.0)
+        return EngineStarting(f"the engine {what}", delay_s=delay_s)
+
     async def shutdown(self) -> None:
-        """Stop the process (it drains first) and return when it is gone. Safe to repeat."""
+        """Stop the process (it drains first) and return when it is gone. Safe to repeat.
+
+        Cancelling it kills the process.
+        """
         self._lifecycle.want(False)
         self._news.set()
         self._tell()
         if self._keeper is not None:
-            await asyncio.shield(self._keeper)
+            try:
+                await asyncio.shield(self._keeper)
+            except asyncio.CancelledError:
+                self.kill()
+                raise
         await self._engine.close()
+
+    def kill(self) -> None:
+        """End the process now, whatever it is doing; unless it is unwanted, another one follows."""
+        if self._process is not None:
+            self._process.kill()
 
     async def _main_loop(self) -> None:
         lifecycle = self._lifecycle
@@ -169,7 +204,7 @@ class Replica:
         self._process = None
         self._progress = None
         self._lifecycle.on_exit(self._clock.now(), ended.error, is_final=ended.is_final)
-        if self._lifecycle.is_wanted:
+        if self._lifecycle.phase is Phase.WAITING:  # what breaks it is told by whoever waits for it
             _log.error("replica %s: %s", self._name, ended.error)
         self._news.set()
 

@@ -127,6 +127,7 @@ _ROWS: dict[type[tree.SteelyardError], tuple[int, str, str | None]] = {
     tree.EngineDraining: (503, _UNAVAILABLE, f"The engine is shutting down. {_RETRY}"),
     tree.EngineFailed: (500, _SERVER, f"The engine failed on this request. {_RETRY}"),
     tree.RetryLater: (503, _UNAVAILABLE, None),
+    tree.EngineStarting: (503, _UNAVAILABLE, None),
     tree.Overloaded: (429, "rate_limit_error", None),
     tree.RateLimited: (429, "rate_limit_error", None),
     tree.Never: (400, _INVALID, None),

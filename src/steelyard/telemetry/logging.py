@@ -29,11 +29,14 @@ def configure_logging(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Send all logging of this process to `stream` (None: standard error) in one format.
+    """Send all logging of this process to `stream` in one format.
+
+    None means standard error, whatever stands for it at the moment: a progress bar may have put
+    itself in between, so that lines do not run into it.
 
     Replaces what was set up before, so calling it again is safe.
     """
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _CurrentStderr() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(_JsonFormatter() if format == "json" else _TextFormatter())
     root = logging.getLogger()
     for former in root.handlers[:]:
@@ -71,6 +74,14 @@ _SECRETS = (
     re.compile(r"(\b(?:sk|hf|ghp|pk)[-_])[A-Za-z0-9_-]{8,}"),
     re.compile(r"(://)[^/\s@]+(?=@)"),
 )
+
+
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Looks standard error up for every line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 class _TextFormatter(logging.Formatter):

@@ -9,7 +9,7 @@ import msgspec
 from steelyard import __version__
 from steelyard.contract import Clock
 from steelyard.contract.clock import within
-from steelyard.contract.errors import SteelyardError
+from steelyard.contract.errors import EngineStarting, SteelyardError
 from steelyard.gateway.errors import Refusal
 from steelyard.gateway.http import Answer, Exchange, json_answer
 from steelyard.gateway.models import ModelTable, ServedModel
@@ -99,6 +99,8 @@ class About:
                 status = await within(self._clock, self._readiness_timeout_s, model.engine.status())
             except TimeoutError:
                 return f"the engine of {model.name} does not answer"
+            except EngineStarting as error:
+                return error.message
             except SteelyardError as error:
                 return f"the engine of {model.name} is not there ({error.code})"
             if status.state != "ready":
