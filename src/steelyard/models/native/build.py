@@ -45,7 +45,7 @@ class KernelsUnavailable(Exception):
 
 def kernels_are_built(cache_dir: Path) -> bool:
     """True when `load_kernels` will not have to compile."""
-    return _library(_build_dir(cache_dir)).exists()
+    return _stamp(_build_dir(cache_dir)).exists()
 
 
 def load_kernels(cache_dir: Path) -> NativeKernels:
@@ -55,10 +55,11 @@ def load_kernels(cache_dir: Path) -> NativeKernels:
     """
     folder = _build_dir(cache_dir)
     try:
-        with _exclusive(folder):
-            if not _library(folder).exists():
-                log.info("compiling the CPU kernels, once, into %s", folder)
-                _compile(folder)
+        if not _stamp(folder).exists():  # a finished build may lie in a read-only folder
+            with _exclusive(folder):
+                if not _stamp(folder).exists():
+                    log.info("compiling the CPU kernels, once, into %s", folder)
+                    _compile(folder)
         return _import(_library(folder))
     except (OSError, ImportError, RuntimeError) as error:
         raise KernelsUnavailable(f"no compiled kernels in {folder}: {error}") from error
@@ -70,6 +71,8 @@ def _compile(folder: Path) -> None:
     # A build that was killed leaves torch's own lock file behind, and torch would wait for it for
     # ever. The lock we hold makes it safe to remove.
     (folder / "lock").unlink(missing_ok=True)
+    # Half a library, of a linker that was killed or had no space left, must not pass for a whole.
+    _library(folder).unlink(missing_ok=True)
     with _ninja_on_path():
         cpp_extension.load(
             name=_NAME,
@@ -77,6 +80,7 @@ def _compile(folder: Path) -> None:
             extra_cflags=list(_FLAGS),
             build_directory=str(folder),
         )
+    _stamp(folder).touch()
 
 
 def _import(library: Path) -> NativeKernels:
@@ -90,6 +94,11 @@ def _import(library: Path) -> NativeKernels:
 
 def _library(folder: Path) -> Path:
     return folder / f"{_NAME}.so"
+
+
+def _stamp(folder: Path) -> Path:
+    """A file that is there once the library is complete."""
+    return folder / "complete"
 
 
 def _build_dir(cache_dir: Path) -> Path:

@@ -6,7 +6,8 @@
 // query's result has the same bits in a prefill, in a decode, in any batch and on any number of
 // threads; a long context of a single sequence can still be spread over all threads.
 //
-// Queries of one KV head are rows: row = token * group + head within the group.
+// Queries of one KV head are rows: row = token * group + head within the group. Scores are kept in
+// units of log2(e), which turns every exponential into a power of two.
 #pragma once
 
 #include "pages.h"
@@ -21,7 +22,9 @@ constexpr int kSplit = 256;      // keys per partial result
 constexpr int kTileRows = 24;    // query rows that share a pass over the keys
 constexpr int kRowBlock = 6;     // query rows per register tile
 constexpr int kMaxHead = 128;
-constexpr float kMinimum = -1e30f;  // finite, so that differences of masked scores are not NaN
+// Finite, so that differences are never NaN; a masked score is far below any maximum, also the first.
+constexpr float kMinimum = -1e30f;
+constexpr float kMasked = -2e30f;
 
 // Softmax state of up to kTileRows rows: weighted sum, maximum and sum of weights.
 struct Partial {
@@ -39,7 +42,7 @@ struct Partial {
   void merge(const Partial& other, int rows, int64_t size) {
     for (int r = 0; r < rows; ++r) {
       const float high = std::max(maximum[r], other.maximum[r]);
-      const float mine = std::exp(maximum[r] - high), theirs = std::exp(other.maximum[r] - high);
+      const float mine = std::exp2(maximum[r] - high), theirs = std::exp2(other.maximum[r] - high);
       sum[r] = sum[r] * mine + other.sum[r] * theirs;
       maximum[r] = high;
       for (int64_t i = 0; i < size; i += kLanes) {
@@ -69,7 +72,7 @@ class Attention {
         batch_(batch),
         queries_(queries),
         pages_(pages),
-        scale_(scale),
+        scale_(scale * kLog2E),
         window_(window) {}
 
   // out [tokens, query_heads, Size]; lse [tokens, query_heads] or null.
@@ -227,36 +230,41 @@ class Attention {
     }
   }
 
-  // Turns one row's scores into weights, masking keys outside [position - window, position].
-  void soften(int64_t position, int64_t key, const float* scores, T* weights, float& maximum_so_far,
+  // Turns one row's scores into weights. Keys outside (position - window, position] get none.
+  void soften(int64_t position, int64_t key, float* scores, T* weights, float& maximum_so_far,
               float& sum, float* out) const {
-    const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const i32x16 last = broadcast(static_cast<int32_t>(position - key));
-    const int64_t lowest = window_ > 0 ? position - window_ + 1 - key : -1;
-    const i32x16 first = broadcast(static_cast<int32_t>(std::max<int64_t>(lowest, -1)));
-    f32x16 masked[4];
-    i32x16 visible[4];
-    f32x16 high = broadcast(kMinimum);
-    for (int b = 0; b < 4; ++b) {
-      const i32x16 at = lanes + b * kLanes;
-      visible[b] = (at <= last) & (at >= first);
-      masked[b] = visible[b] ? load(scores + b * kLanes) : broadcast(kMinimum);
-      high = maximum(high, masked[b]);
-    }
+    const int64_t lowest = window_ > 0 ? position - window_ + 1 - key : 0;
+    if (lowest > 0 || position - key < kChunk - 1) mask(lowest, position - key, scores);
+    f32x16 high = load(scores);
+    for (int b = 1; b < 4; ++b) high = maximum(high, load(scores + b * kLanes));
     const float top = std::max(maximum_so_far, reduce_max(high));
     f32x16 total{};
     for (int b = 0; b < 4; ++b) {
-      const f32x16 weight = visible[b] ? exp_nonpositive(masked[b] - top) : f32x16{};
+      const f32x16 score = load(scores + b * kLanes);
+      const f32x16 weight = exp2_nonpositive<Lane<T>::kExpDegree>(score - top);
       total += weight;
       Lane<T>::write(weights + b * kLanes, weight);
     }
     if (top != maximum_so_far) {  // else the factor is exactly 1
-      const float fade = std::exp(maximum_so_far - top);
+      const float fade = std::exp2(maximum_so_far - top);
       sum *= fade;
       maximum_so_far = top;
       for (int64_t i = 0; i < Size; i += kLanes) store(out + i, load(out + i) * fade);
     }
     sum += reduce_add(total);
+  }
+
+  // Scores of keys outside [first, last] become so small that their weights vanish.
+  static void mask(int64_t first, int64_t last, float* scores) {
+    const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const i32x16 low = broadcast(static_cast<int32_t>(std::max<int64_t>(first, 0)));
+    const i32x16 high = broadcast(static_cast<int32_t>(std::max<int64_t>(last, -1)));
+    for (int b = 0; b < kChunk / kLanes; ++b) {
+      const i32x16 at = lanes + b * kLanes;
+      const i32x16 visible = (at >= low) & (at <= high);
+      const f32x16 score = load(scores + b * kLanes);
+      store(scores + b * kLanes, visible ? score : broadcast(kMasked));
+    }
   }
 
   template <int R = kRowBlock>
@@ -299,7 +307,7 @@ class Attention {
       const float inverse = 1.0f / total.sum[r];
       for (int64_t i = 0; i < Size; i += kLanes)
         store(out + at * Size + i, load(total.out + r * Size + i) * inverse);
-      if (lse != nullptr) lse[at] = total.maximum[r] + std::log(total.sum[r]);
+      if (lse != nullptr) lse[at] = (total.maximum[r] + std::log2(total.sum[r])) * kLn2;
     }
   }
 

@@ -22,6 +22,7 @@ struct Lane;
 template <>
 struct Lane<uint16_t> {  // bfloat16
   static constexpr int kPack = 2;
+  static constexpr int kExpDegree = 4;  // weights are rounded to eight bits of mantissa anyway
   using Vector = i32x16;
   static Vector spread(const uint16_t* p) {
     int32_t word;
@@ -36,6 +37,7 @@ struct Lane<uint16_t> {  // bfloat16
 template <>
 struct Lane<float> {
   static constexpr int kPack = 1;
+  static constexpr int kExpDegree = 6;
   using Vector = f32x16;
   static Vector spread(const float* p) { return broadcast(*p); }
   static Vector read(const float* p) { return load(p); }
