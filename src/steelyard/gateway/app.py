@@ -6,7 +6,6 @@
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Sequence
 
 from steelyard.contract import Clock, RealClock
@@ -24,6 +23,7 @@ from steelyard.gateway.http import Exchange, HttpServer, Router
 from steelyard.gateway.models import ModelTable, ServedModel
 from steelyard.gateway.request_id import request_id
 from steelyard.gateway.routes import About, Tokens
+from steelyard.gateway.stop_signals import StopSignals
 from steelyard.telemetry.metrics import Metrics
 
 __all__ = ["Gateway", "build_gateway", "serve"]
@@ -64,15 +64,14 @@ async def serve(gateway: "Gateway", on_ready: Callable[[str, int], None] | None 
     `on_ready` hears host and port. A second signal ends the running requests at once. Raises
     `SettingsError` when the address cannot be had.
     """
-    signals = _StopSignals()
-    try:
-        await gateway.startup()
-        if on_ready is not None:
-            on_ready(*gateway.address)
-        await signals.first.wait()
-    finally:
-        await gateway.shutdown(hurry=signals.second)
-        signals.close()
+    with StopSignals() as signals:
+        try:
+            await gateway.startup()
+            if on_ready is not None:
+                on_ready(*gateway.address)
+            await signals.first.wait()
+        finally:
+            await gateway.shutdown(hurry=signals.second)
 
 
 class Gateway:
@@ -126,28 +125,6 @@ class Gateway:
         if refusal.status >= 500:
             _log.warning("request %s: %s: %s", exchange.request_id, error.code, error)
         await exchange.refuse(refusal)
-
-
-class _StopSignals:
-    """The first signal asks for an orderly end, the second for a quick one."""
-
-    def __init__(self) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            self._loop.add_signal_handler(number, self._ring)
-
-    def close(self) -> None:
-        """Give the signals back to the process."""
-        for number in _SIGNALS:
-            self._loop.remove_signal_handler(number)
-
-    def _ring(self) -> None:
-        (self.second if self.first.is_set() else self.first).set()
-
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def _routes(surroundings: Surroundings, about: About) -> Router:
