@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from steelyard.cli.options import Config, ModelName, Sets, resolve_options
+from steelyard.cli.options import TEMPERATURE_HELP, Config, ModelName, Sets, resolve_options
 from steelyard.contract.errors import SteelyardError
 from steelyard.settings import Resolved
 from steelyard.telemetry import configure_logging
@@ -28,13 +28,14 @@ _HELP = "Ctrl-C stops an answer, /new forgets the conversation, /bye or Ctrl-D e
 
 def chat(
     model: ModelName = None,
+    *,
     config: Config = None,
     sets: Sets = None,
     url: Annotated[
         str | None, typer.Option(help="Talk to a running server, such as http://127.0.0.1:8000.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
-    temperature: Annotated[float, typer.Option(min=0.0, max=2.0)] = 1.0,
+    temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help=TEMPERATURE_HELP)] = 1.0,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
 ) -> None:
     """Talk to a model; the answer appears as it is produced.

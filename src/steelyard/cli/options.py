@@ -8,7 +8,7 @@ import typer
 
 from steelyard.settings import Flag, Resolved, resolve
 
-__all__ = ["Config", "ModelName", "Sets", "resolve_options"]
+__all__ = ["TEMPERATURE_HELP", "Config", "ModelName", "Sets", "resolve_options"]
 
 ModelName = Annotated[
     str | None,
@@ -28,6 +28,8 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set one key, such as gateway.port=9000."),
 ]
+
+TEMPERATURE_HELP = "0 always takes the most likely token; more makes answers more varied."
 
 
 def resolve_options(

@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from steelyard.cli.main import app as steelyard_app
 from steelyard.contract.errors import Retry, SteelyardError
 from steelyard.settings.keys import Key, dotted, keys, sections
 from steelyard.settings.layers import variable_name
@@ -83,15 +84,23 @@ def errors_page() -> str:
 
 def commands_page(app: typer.Typer, name: str = "steelyard") -> str:
     """Every command below `app`, with its arguments and options."""
-    return _page("Commands", _command_parts(typer.main.get_command(app), name))
+    command = typer.main.get_command(app)
+    return _page("Commands", [_COMMANDS_INTRODUCTION, *_command_parts(command, name)])
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": lambda: commands_page(steelyard_app),
     "errors.md": errors_page,
     "metrics.md": metrics_page,
     "settings.md": settings_page,
 }
 """Every page by file name."""
+
+_COMMANDS_INTRODUCTION = """\
+Results go to standard output; progress, logs and errors to standard error. The exit status is 0
+when the work is done, 1 after an error (the message says what to do), 2 for a wrong command line,
+and 130 after Ctrl-C.
+"""
 
 _SETTINGS_INTRODUCTION = """\
 A deployment is described by layers; what comes later wins:
@@ -182,7 +191,8 @@ def _parameter_row(parameter: Any) -> tuple[str, str, str]:
         names = ", ".join(f"`{option}`" for option in [*parameter.opts, *parameter.secondary_opts])
     else:
         names = f"`{parameter.name.upper()}`"
-    default = "" if parameter.default in (None, False) else f"`{parameter.default}`"
+    is_unset = parameter.default is None or parameter.default is False
+    default = "" if is_unset else f"`{parameter.default}`"
     return names, default, " ".join((parameter.help or "").split())
 
 

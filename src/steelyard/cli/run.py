@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from steelyard.cli.options import Config, Sets, resolve_options
+from steelyard.cli.options import TEMPERATURE_HELP, Config, Sets, resolve_options
 from steelyard.telemetry import configure_logging
 
 __all__ = ["run"]
@@ -13,6 +13,7 @@ __all__ = ["run"]
 
 def run(
     prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
+    *,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="As the argument of `steelyard serve`.")
     ] = None,
@@ -21,7 +22,7 @@ def run(
     raw: Annotated[
         bool, typer.Option(help="Continue the text as it is, without the chat template.")
     ] = False,
-    temperature: Annotated[float, typer.Option(min=0.0, max=2.0)] = 0.0,
+    temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help=TEMPERATURE_HELP)] = 0.0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 256,
     seed: Annotated[int | None, typer.Option(help="Makes a random answer repeatable.")] = None,
 ) -> None:
