@@ -125,8 +125,8 @@ from steelyard.backends.fake import FakeEngine
 from steelyard.gateway.app import build_gateway, serve
 from steelyard.gateway.config import GatewayConfig, HttpLimits
 from steelyard.gateway.models import ServedModel
-from gateway.byte_text import ByteText, VOCAB_SIZE
-from gateway.doors import engine_config
+from tests.gateway.byte_text import ByteText, VOCAB_SIZE
+from tests.gateway.doors import engine_config
 
 async def main():
     engine = FakeEngine(engine_config(itl_s=0.02))
@@ -141,9 +141,9 @@ asyncio.run(main())
 @pytest.fixture
 def process():
     """A process that serves; its first line of output is its port."""
-    tests = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     child = subprocess.Popen(
-        [sys.executable, "-c", SERVE], cwd=tests, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SERVE], cwd=root, stdout=subprocess.PIPE, text=True
     )
     yield child
     child.kill()

@@ -7,131 +7,168 @@ that line editing and Ctrl-C behave as everywhere.
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from steelyard.cli.options import TEMPERATURE_HELP, Config, ModelName, Sets, resolve_options
-from steelyard.contract.errors import SteelyardError
-from steelyard.settings import Resolved
-from steelyard.telemetry import configure_logging
+from steelyard.cli.endings import end_if_told_to, print_error
+from steelyard.cli.options import (
+    Config,
+    ModelName,
+    Sets,
+    System,
+    Temperature,
+    Url,
+    examples,
+    resolve_options,
+)
 
 if TYPE_CHECKING:  # the command imports them when it runs: `--help` should not pay for them
     from steelyard.cli.talking import Message, Talker, Wishes
 
-__all__ = ["chat"]
+__all__ = ["EXAMPLES", "chat"]
+
+EXAMPLES = examples(
+    "steelyard chat",
+    "steelyard chat Qwen/Qwen3-0.6B --system 'Answer in one sentence.'",
+    "steelyard chat --url http://127.0.0.1:8000",
+)
 
 _HELP = "Ctrl-C stops an answer, /new forgets the conversation, /bye or Ctrl-D ends."
+_PROMPT = "> "
+_NEWS_S = 0.01
 
 
 def chat(
-    model: ModelName = None,
     *,
+    model: ModelName = None,
     config: Config = None,
     sets: Sets = None,
-    url: Annotated[
-        str | None, typer.Option(help="Talk to a running server, such as http://127.0.0.1:8000.")
+    url: Url = None,
+    system: System = None,
+    temperature: Temperature = 1.0,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="COUNT", help="Longest answer. Default: what the context leaves."
+        ),
     ] = None,
-    system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
-    temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help=TEMPERATURE_HELP)] = 1.0,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
 ) -> None:
-    """Talk to a model; the answer appears as it is produced.
+    """Talk to a model; answers appear as they are produced.
 
-    Examples:
-
-        steelyard chat
-
-        steelyard chat --url http://127.0.0.1:8000 --system "Answer in one sentence."
+    Reads questions from standard input, one a line.
     """
     from steelyard.cli.service import new_runner
     from steelyard.cli.talking import Wishes
+    from steelyard.cli.terminal import open_talker, set_up_streams
+    from steelyard.telemetry import configure_logging
 
-    resolved = resolve_options(model, config, sets)
-    configure_logging(resolved.deployment.telemetry.log.format, "error")
+    resolved = resolve_options(config, sets, [("model", model, "MODEL")])
+    configure_logging(resolved.deployment.telemetry.log.format, "warning")
+    talking = open_talker(resolved, url, model)
+    set_up_streams()
     with new_runner() as runner:
-        context = _talker(resolved, url)
-        talker = runner.run(context.__aenter__())
+        talker = runner.run(talking.__aenter__())
         try:
-            wishes = Wishes(max_tokens=max_tokens, temperature=temperature)
-            _converse(runner, talker, wishes, system)
+            chatter = _Chatter(runner, talker, Wishes(max_tokens, temperature), system)
+            chatter.main_loop()
         finally:
-            runner.run(context.__aexit__(None, None, None))
+            runner.run(talking.__aexit__(None, None, None))
 
 
-@contextlib.asynccontextmanager
-async def _talker(resolved: Resolved, url: str | None) -> "AsyncIterator[Talker]":
-    from steelyard.cli.talking import EngineTalker, RemoteTalker
+class _Chatter:
+    """One conversation, from line to line."""
 
-    if url is not None:
-        import aiohttp
+    def __init__(
+        self, runner: asyncio.Runner, talker: "Talker", wishes: "Wishes", system: str | None
+    ) -> None:
+        self._runner = runner
+        self._talker = talker
+        self._wishes = wishes
+        self._start: list[Message] = []
+        if system is not None:
+            self._start.append({"role": "system", "content": system})
+        self._history = list(self._start)
 
-        async with aiohttp.ClientSession() as session:
-            yield RemoteTalker(session, url, resolved.deployment.served_as)
-        return
-    from steelyard.cli.loading import load_files
-    from steelyard.cli.service import private_engine
+    def main_loop(self) -> None:
+        """Return when the user has said goodbye, or the input ends."""
+        if _is_interactive():
+            _note(_HELP)
+        while (line := _read_line()) is not None:
+            match line.strip():
+                case "":
+                    pass
+                case "/bye":
+                    return
+                case "/new":
+                    self._history = list(self._start)
+                    _note("The conversation is forgotten.")
+                case "/help" | "/?":
+                    _note(_HELP)
+                case question:
+                    self._respond(question)
 
-    files = load_files(resolved)
-    async with private_engine(resolved, files) as served:
-        yield EngineTalker(served.engine, files.text)
+    def _respond(self, question: str) -> None:
+        """Print the answer as it comes, and remember it as far as it came."""
+        from steelyard.contract.errors import SteelyardError
 
+        pieces: list[str] = []
+        self._history.append({"role": "user", "content": question})
+        try:
+            self._runner.run(self._say(pieces))
+        except KeyboardInterrupt:
+            end_if_told_to()
+            if not _is_interactive():
+                raise
+            _note(" (stopped)")
+        except SteelyardError as error:
+            if pieces:
+                print()
+            print_error(error)
+        else:
+            print()
+        if pieces:
+            self._history.append({"role": "assistant", "content": "".join(pieces)})
+        else:
+            self._history.pop()
 
-def _converse(
-    runner: asyncio.Runner, talker: "Talker", wishes: "Wishes", system: str | None
-) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    start = [] if system is None else [{"role": "system", "content": system}]
-    history = list(start)
-    if sys.stdin.isatty():
-        console.print(_HELP, style="dim")
-    while (line := _read_line()) is not None:
-        if line == "/new":
-            history = list(start)
-        elif line:
-            history.append({"role": "user", "content": line})
-            _answer(runner, console, talker, history, wishes)
+    async def _say(self, pieces: list[str]) -> None:
+        from steelyard.cli.terminal import show
 
-
-def _answer(
-    runner: asyncio.Runner,
-    console: Console,
-    talker: "Talker",
-    history: "list[Message]",
-    wishes: "Wishes",
-) -> None:
-    """Print an answer as it comes and add it to `history`, as far as it came."""
-    pieces: list[str] = []
-
-    async def say() -> None:
-        answer = talker.answer(history, wishes)
-        async with contextlib.aclosing(answer):  # type: ignore[type-var]
+        # An engine may have died while the loop stood still: let the news arrive.
+        await asyncio.sleep(_NEWS_S)
+        answer = self._talker.answer(self._history, self._wishes)
+        async with contextlib.aclosing(answer):  # type: ignore[type-var]  # it is a generator
             async for piece in answer:
                 pieces.append(piece)
-                print(piece, end="", flush=True)
-
-    try:
-        runner.run(say())
-    except KeyboardInterrupt:
-        console.print(" (stopped)", style="dim", end="")
-    except SteelyardError as error:
-        console.print(f"\nerror: {error}", style="red", markup=False, end="")
-    print()
-    if pieces:
-        history.append({"role": "assistant", "content": "".join(pieces)})
-    else:
-        history.pop()
+                show(piece)
 
 
 def _read_line() -> str | None:
-    """The next line; None at the end, however the user ends it."""
+    """The next line; None at the end of the input. Ctrl-C drops the line, a second one ends all."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (gives `input` line editing and history)
+    prompt = _PROMPT if _is_interactive() else ""
     try:
-        line = input("> " if sys.stdin.isatty() else "").strip()
-    except (EOFError, KeyboardInterrupt):
-        print()
+        return input(prompt)
+    except KeyboardInterrupt:
+        if not prompt:
+            raise
+        _note(f"\n{_HELP}")
+    except (EOFError, RuntimeError):  # RuntimeError: there is no standard input at all
         return None
-    return None if line == "/bye" else line
+    try:
+        return input(prompt)
+    except EOFError:
+        return None
+
+
+def _is_interactive() -> bool:
+    """True when a person types, and sees what is printed."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _note(text: str) -> None:
+    """Say something that is no answer."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, style="dim", markup=False)

@@ -5,14 +5,14 @@ Prints what `settings` finds out; starts nothing and changes nothing.
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
-from steelyard.settings import Deployment, Problem, Resolved, SourceKind, examine
+if TYPE_CHECKING:  # the commands import them when they run: `--help` should not pay for them
+    from steelyard.settings import Problem, Resolved
 
 __all__ = ["app"]
 
@@ -73,12 +73,16 @@ def schema() -> None:
     Keep it in a file and begin the deployment file with the line
     `# yaml-language-server: $schema=steelyard.schema.json`.
     """
+    from steelyard.settings import Deployment
+
     document = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     typer.echo(json.dumps(document | Deployment.model_json_schema(), indent=2))
 
 
-def _examined(file: Path | None, sets: list[str]) -> Resolved:
+def _examined(file: Path | None, sets: list[str]) -> "Resolved":
     """The settings; ends the command with status 1 and all problems when there are any."""
+    from steelyard.settings import examine
+
     examination = examine(file=file, sets=sets)
     if examination.resolved is None:
         _print_problems(examination.problems)
@@ -86,7 +90,7 @@ def _examined(file: Path | None, sets: list[str]) -> Resolved:
     return examination.resolved
 
 
-def _print_problems(problems: tuple[Problem, ...]) -> None:
+def _print_problems(problems: "tuple[Problem, ...]") -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for problem in problems:
         console.print(problem.path, style="bold red", end=": ", markup=False)
@@ -95,12 +99,12 @@ def _print_problems(problems: tuple[Problem, ...]) -> None:
     console.print(f"{len(problems)} {noun}.", markup=False)
 
 
-def _print_table(resolved: Resolved, changed: bool) -> None:
+def _print_table(resolved: "Resolved", changed: bool) -> None:
     table = Table(box=None, pad_edge=False)
     for title in ("key", "value", "from"):
         table.add_column(title, overflow="fold")
     for row in resolved.as_rows():
-        is_default = row.source.kind is SourceKind.DEFAULT
+        is_default = row.is_default
         if not (changed and is_default):
             table.add_row(
                 row.key.name, row.text, str(row.source), style="dim" if is_default else ""
@@ -108,18 +112,20 @@ def _print_table(resolved: Resolved, changed: bool) -> None:
     Console(highlight=False).print(table)
 
 
-def _as_json(resolved: Resolved, changed: bool) -> dict[str, Any]:
+def _as_json(resolved: "Resolved", changed: bool) -> dict[str, Any]:
     return {
         row.key.name: {"value": row.value, "from": str(row.source), "layer": row.source.kind.value}
         for row in resolved.as_rows()
-        if not (changed and row.source.kind is SourceKind.DEFAULT)
+        if not (changed and row.is_default)
     }
 
 
-def _as_yaml(resolved: Resolved, changed: bool) -> str:
+def _as_yaml(resolved: "Resolved", changed: bool) -> str:
+    import yaml  # 20 ms that nothing else needs
+
     tree: dict[str, Any] = {}
     for row in resolved.as_rows():
-        if changed and row.source.kind is SourceKind.DEFAULT:
+        if changed and row.is_default:
             continue
         branch = tree
         for name in row.key.path[:-1]:

@@ -1,54 +1,61 @@
-"""The `steelyard` command: its sub-commands, and how errors and Ctrl-C end it.
+"""The `steelyard` command: its sub-commands in one place. How they end is `endings`' business.
 
-0    done                    2    wrong usage
-1    an error, on one line   130  Ctrl-C
+Modules of commands import what does their work when it is done, so that `--help` and completion
+answer at once.
 """
 
-import sys
+from typing import Annotated
 
 import typer
-from rich.console import Console
+from typer.main import get_command
 
-from steelyard import __version__
-from steelyard.cli import config, model
-from steelyard.cli.chat import chat
-from steelyard.cli.run import run
-from steelyard.cli.serve import serve
-from steelyard.contract.errors import SteelyardError
+from steelyard.cli import chat, config, model, run, serve
+from steelyard.cli.endings import run_command
+from steelyard.cli.options import examples
 
 __all__ = ["app", "main"]
 
-_INTERRUPTED = 130
+_EXAMPLES = examples(
+    "steelyard serve",
+    "steelyard run 'Why is the sky blue?'",
+    "steelyard config show --changed",
+    more="`steelyard COMMAND --help` tells more; "
+    "`steelyard --install-completion` teaches the shell.",
+)
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Serve open LLMs at the balance point of throughput and latency.",
+    epilog=_EXAMPLES,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-app.command()(serve)
-app.command()(chat)
-app.command()(run)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
+app.command(epilog=chat.EXAMPLES)(chat.chat)
+app.command(epilog=run.EXAMPLES)(run.run)
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
 
 
 def main() -> None:
     """Entry point of the installed command."""
-    try:
-        app()
-    except SteelyardError as error:
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print("error: ", style="bold red", end="")
-        console.print(str(error), markup=False)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    command = get_command(app)
+    for parameter in command.params:
+        if parameter.name in ("install_completion", "show_completion"):
+            # They work, but are no part of the first thing a reader of `--help` should see.
+            setattr(parameter, "hidden", True)  # noqa: B010 (typer keeps its classes to itself)
+    run_command(command)
 
 
 @app.callback(invoke_without_command=True)
 def _top(
-    version: bool = typer.Option(False, "--version", help="Print the version and end."),
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True)
+    ] = False,
 ) -> None:
     if version:
+        from steelyard import __version__
+
         print(f"steelyard {__version__}")
         raise typer.Exit

@@ -6,51 +6,31 @@ interrupted.
 """
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 
-from steelyard.checkpoints import (
-    Checkpoint,
-    ModelStore,
-    PullProgress,
-    Report,
-    StoredModel,
-    open_checkpoint,
-    verify_checkpoint,
-)
-from steelyard.checkpoints.catalog import CATALOG, WheelModel
+from steelyard.cli.endings import end_if_told_to, print_error
+from steelyard.cli.progress import file_progress
 from steelyard.contract.errors import SteelyardError
-from steelyard.settings import default_cache_dir
 
-__all__ = ["app", "pull_progress"]
+if TYPE_CHECKING:  # the commands import them when they run: `--help` should not pay for them
+    from steelyard.checkpoints import Checkpoint, ModelStore, StoredModel
+    from steelyard.checkpoints.catalog import WheelModel
+
+__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Fetch, list and describe models.")
 
 _INTERRUPTED = 130
-_STEPS = {
-    "waiting": "Waiting for another pull of this model",
-    "resolving": "Looking up",
-    "downloading": "Downloading",
-    "unpacking": "Unpacking",
-    "verifying": "Verifying",
-}
-
 _LABELS = {"weight_bytes": "weights", "kv_heads": "KV heads"}
 
 _Name = Annotated[
@@ -73,7 +53,7 @@ def pull(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> No
 
     Examples: `steelyard model pull smollm2-135m`, `steelyard model pull Qwen/Qwen3-0.6B`.
     """
-    with _clean_errors(), pull_progress(quiet=as_json) as report:
+    with _clean_errors(), file_progress(quiet=as_json) as report:
         path = _store(cache_dir).pull(name, report)
     if as_json:
         typer.echo(json.dumps({"name": name, "path": str(path)}))
@@ -84,6 +64,8 @@ def pull(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> No
 @app.command("list")
 def list_models(cache_dir: _CacheDir = None, as_json: _Json = False) -> None:
     """List the models in the cache and those that can be pulled by name."""
+    from steelyard.checkpoints.catalog import CATALOG
+
     with _clean_errors():
         stored = _store(cache_dir).list()
     names = {model.name for model in stored}
@@ -107,6 +89,8 @@ def list_models(cache_dir: _CacheDir = None, as_json: _Json = False) -> None:
 @app.command()
 def show(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> None:
     """Describe a model: architecture, dimensions, weights, vocabulary, template."""
+    from steelyard.checkpoints import open_checkpoint
+
     with _clean_errors():
         checkpoint = open_checkpoint(_store(cache_dir).resolve(name))
         facts = _facts(checkpoint)
@@ -124,7 +108,9 @@ def show(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> No
 @app.command()
 def verify(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> None:
     """Check a model's files against the published checksums, byte for byte."""
-    with _clean_errors(), pull_progress(quiet=as_json) as report:
+    from steelyard.checkpoints import open_checkpoint, verify_checkpoint
+
+    with _clean_errors(), file_progress(quiet=as_json) as report:
         checked = verify_checkpoint(open_checkpoint(_store(cache_dir).resolve(name)), report)
     if as_json:
         typer.echo(json.dumps({"name": name, "verified": [str(path) for path in checked]}))
@@ -134,55 +120,28 @@ def verify(name: _Name, cache_dir: _CacheDir = None, as_json: _Json = False) -> 
         typer.echo("No checksum is known for this model; its structure is sound.")
 
 
-def _store(cache_dir: Path | None) -> ModelStore:
+def _store(cache_dir: Path | None) -> "ModelStore":
+    from steelyard.checkpoints import ModelStore
+    from steelyard.settings import default_cache_dir
+
     return ModelStore((cache_dir or default_cache_dir()).expanduser().absolute())
 
 
 @contextmanager
 def _clean_errors() -> Iterator[None]:
     """Print errors of the tree instead of a traceback, and end with the matching status."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         yield
     except SteelyardError as error:
-        console.print("error: ", style="bold red", end="")
-        console.print(str(error), markup=False)
+        print_error(error)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as error:
-        console.print("interrupted; the same command goes on where this one stopped")
+        end_if_told_to()
+        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from error
 
 
-@contextmanager
-def pull_progress(*, quiet: bool = False) -> Iterator[Report]:
-    """A bar on standard error that follows what is reported; it vanishes at the end."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)
-    task = bar.add_task("", total=None)
-    shown = ("", "")
-
-    def report(progress: PullProgress) -> None:
-        nonlocal shown
-        bar.start()  # not before there is something to show; does nothing the next time
-        if (progress.step, progress.file) != shown:
-            shown = (progress.step, progress.file)
-            bar.reset(task, description=f"{_STEPS[progress.step]} {progress.file}".rstrip())
-        bar.update(task, completed=progress.done_bytes, total=progress.total_bytes)
-
-    try:
-        yield report
-    finally:
-        if bar.live.is_started:  # stopping one that never began prints an empty line
-            bar.stop()
-
-
-def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
+def _facts(checkpoint: "Checkpoint") -> dict[str, Any]:
     config = checkpoint.config
     dtypes = Counter(entry.dtype for entry in checkpoint.tensors.values())
     return {
@@ -221,7 +180,7 @@ def _for_people(key: str, value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _stored_row(model: StoredModel) -> dict[str, Any]:
+def _stored_row(model: "StoredModel") -> dict[str, Any]:
     return {
         "name": model.name,
         "size_bytes": model.size_bytes,
@@ -230,7 +189,7 @@ def _stored_row(model: StoredModel) -> dict[str, Any]:
     }
 
 
-def _known_row(model: WheelModel) -> dict[str, Any]:
+def _known_row(model: "WheelModel") -> dict[str, Any]:
     return {
         "name": model.name,
         "size_bytes": model.gguf_bytes,

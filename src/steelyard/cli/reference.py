@@ -179,8 +179,18 @@ def _command_parts(command: Any, name: str) -> Iterator[str]:
     if shown:
         rows = map(_parameter_row, shown)
         yield _table(("argument or option", "default", "meaning"), rows)
+    if command.epilog:
+        yield "\n\n".join(map(_fenced, command.epilog.split("\n\n"))) + "\n"
     for sub in getattr(command, "commands", {}).values():
         yield from _command_parts(sub, f"{name} {sub.name}")
+
+
+def _fenced(paragraph: str) -> str:
+    """As a block of code if every line begins like an example of `options.examples`."""
+    lines = paragraph.splitlines()
+    if not all(line.startswith("$ ") for line in lines):
+        return paragraph
+    return "\n".join(["```sh", *(line.removeprefix("$ ") for line in lines), "```"])
 
 
 _EVERYWHERE = frozenset({"help", "install_completion", "show_completion"})

@@ -1,61 +1,103 @@
 """`steelyard run`: one prompt, one answer, no server."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steelyard.cli.options import TEMPERATURE_HELP, Config, Sets, resolve_options
-from steelyard.telemetry import configure_logging
+from steelyard.cli.options import (
+    Config,
+    Sets,
+    System,
+    Temperature,
+    Url,
+    examples,
+    resolve_options,
+)
 
-__all__ = ["run"]
+if TYPE_CHECKING:  # the command imports them when it runs: `--help` should not pay for them
+    from steelyard.cli.talking import Message
+
+__all__ = ["EXAMPLES", "run"]
+
+EXAMPLES = examples(
+    "steelyard run 'Why is the sky blue?'",
+    "git diff | steelyard run - --system 'Summarise this change.' --max-tokens 60",
+    "steelyard run --raw 'Once upon a time' --temperature 1",
+    "steelyard run hello --url http://127.0.0.1:8000",
+)
 
 
 def run(
-    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
     *,
+    prompt: Annotated[
+        str, typer.Argument(metavar="PROMPT", help="The prompt; - reads it from standard input.")
+    ],
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="As the argument of `steelyard serve`.")
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="MODEL", help="As the argument of `steelyard serve`."
+        ),
     ] = None,
     config: Config = None,
     sets: Sets = None,
+    url: Url = None,
+    system: System = None,
     raw: Annotated[
-        bool, typer.Option(help="Continue the text as it is, without the chat template.")
+        bool, typer.Option("--raw", help="Continue the text as it is, without chat template.")
     ] = False,
-    temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help=TEMPERATURE_HELP)] = 0.0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 256,
-    seed: Annotated[int | None, typer.Option(help="Makes a random answer repeatable.")] = None,
+    temperature: Temperature = 0.0,
+    max_tokens: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Longest answer.")] = 256,
+    seed: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Makes a random answer repeatable.")
+    ] = None,
 ) -> None:
-    """Answer one prompt on standard output and end.
+    """Answer one prompt on standard output, and end.
 
-    Examples:
-
-        steelyard run "Why is the sky blue?"
-
-        git diff | steelyard run - --max-tokens 60
+    Nothing but the answer is written there.
     """
-    # Imported here, because `--help` should not pay for them.
-    from steelyard.cli.loading import load_files
-    from steelyard.cli.service import private_engine, run_in_loop
-    from steelyard.cli.talking import EngineTalker, Wishes
+    from steelyard.cli.service import run_in_loop
+    from steelyard.cli.talking import Wishes
+    from steelyard.cli.terminal import open_talker, set_up_streams, show
+    from steelyard.telemetry import configure_logging
 
-    resolved = resolve_options(model, config, sets)
-    configure_logging(resolved.deployment.telemetry.log.format, "error")
-    question = sys.stdin.read() if prompt == "-" else prompt
+    if raw and system is not None:
+        raise typer.BadParameter("--raw leaves no place for --system")
+    resolved = resolve_options(config, sets, [("model", model, "--model")])
+    configure_logging(resolved.deployment.telemetry.log.format, "warning")
+    question = _question(prompt)
     wishes = Wishes(max_tokens=max_tokens, temperature=temperature, seed=seed)
+    talking = open_talker(resolved, url, model)
+    set_up_streams()
 
     async def answer() -> None:
-        files = load_files(resolved)
-        async with private_engine(resolved, files) as served:
-            talker = EngineTalker(served.engine, files.text)
-            messages = [{"role": "user", "content": question}]
+        async with talking as talker:
             pieces = (
-                talker.complete(files.text.encode(question), wishes)
+                talker.complete(question, wishes)
                 if raw
-                else talker.answer(messages, wishes)
+                else talker.answer(_conversation(system, question), wishes)
             )
             async for piece in pieces:
-                print(piece, end="", flush=True)
-            print()
+                show(piece)
+            show("\n")
 
     run_in_loop(answer())
+
+
+def _question(prompt: str) -> str:
+    from steelyard.cli.terminal import require_text
+    from steelyard.contract.errors import InvalidRequest
+
+    if prompt != "-":
+        return require_text(prompt, "PROMPT")
+    if sys.stdin is None:
+        raise InvalidRequest("is closed", param="standard input")
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest("is not UTF-8", param="standard input") from error
+
+
+def _conversation(system: str | None, question: str) -> "list[Message]":
+    opening = [] if system is None else [{"role": "system", "content": system}]
+    return [*opening, {"role": "user", "content": question}]

@@ -1,88 +1,69 @@
 """`steelyard serve`: the OpenAI-compatible API in front of a model."""
 
-from typing import Annotated
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from steelyard import __version__
-from steelyard.cli.options import Config, ModelName, Sets, resolve_options
-from steelyard.contract import EngineInfo
-from steelyard.settings import Flag, Resolved
-from steelyard.telemetry import configure_logging
+from steelyard.cli.options import Config, ModelName, Sets, examples, resolve_options
+from steelyard.contract.errors import SteelyardError
 
-__all__ = ["serve"]
+if TYPE_CHECKING:  # the command imports it when it runs: `--help` should not pay for it
+    from steelyard.settings import Resolved
 
-_GIB = 1 << 30
-_MIB = 1 << 20
+__all__ = ["EXAMPLES", "serve"]
+
+EXAMPLES = examples(
+    "steelyard serve",
+    "steelyard serve Qwen/Qwen3-0.6B --port 9000",
+    "steelyard serve ./model.gguf --set weights.precision=bf16 --set kv_cache.memory=2GiB",
+    "steelyard serve --config deployment.yaml",
+)
 
 
 def serve(
     model: ModelName = None,
     config: Config = None,
     sets: Sets = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one. Default: 8000."),
+    ] = None,
 ) -> None:
-    """Serve a model until SIGTERM or Ctrl-C; running requests then finish first.
+    """Serve a model behind an OpenAI-compatible API.
 
-    Examples:
-
-        steelyard serve
-
-        steelyard serve Qwen/Qwen3-0.6B --port 9000
-
-        steelyard serve ./model.gguf --set weights.precision=bf16 --set kv_cache.memory=2GiB
+    SIGTERM or Ctrl-C ends it once the running requests have finished; a second one at once.
     """
-    flags = [Flag("gateway.host", host, "--host"), Flag("gateway.port", port, "--port")]
-    resolved = resolve_options(model, config, sets, flags)
+    from steelyard.telemetry import configure_logging
+
+    flags = [
+        ("model", model, "MODEL"),
+        ("gateway.host", host, "--host"),
+        ("gateway.port", port, "--port"),
+    ]
+    resolved = resolve_options(config, sets, flags)
     log = resolved.deployment.telemetry.log
     configure_logging(log.format, log.level)
-    # Imported here, because `--help` should not pay for them.
+    try:
+        _serve(resolved)
+    except SteelyardError as error:
+        if log.format != "json":
+            raise
+        # Whoever collects objects would stumble over a sentence.
+        logging.getLogger(__name__).critical("%s", error)
+        raise typer.Exit(1) from error
+
+
+def _serve(resolved: "Resolved") -> None:
+    from steelyard.cli.announcing import announce
     from steelyard.cli.loading import load_files
-    from steelyard.cli.service import run_in_loop, run_service
+    from steelyard.cli.service import require_startable, run_in_loop, run_service
 
+    require_startable(resolved)
     files = load_files(resolved)
-
-    def announce(address: str, bound_port: int, info: EngineInfo) -> None:
-        _print_banner(resolved, address, bound_port, info)
-
-    run_in_loop(run_service(resolved, files, announce))
-
-
-def _print_banner(resolved: Resolved, host: str, port: int, info: EngineInfo) -> None:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    rows = {
-        "model": f"{info.model}, {_engine_line(info.details)}",
-        "memory": _memory_line(info),
-        "limits": f"{info.context_tokens} tokens per sequence, "
-        f"{resolved.deployment.batching.running_limit} sequences at once",
-        "address": f"{url}/v1",
-    }
-    console.print(f"[bold]steelyard {escape(__version__)}[/bold] is ready")
-    for name, value in rows.items():
-        console.print(f"  {name:<8} {escape(value)}")
-    body = f'{{"model": "{info.model}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
-    console.print(f"  {'try':<8} curl {url}/v1/chat/completions \\", markup=False)
-    console.print(f"           -H 'content-type: application/json' -d '{body}'", markup=False)
-
-
-def _engine_line(details: dict[str, str]) -> str:
-    known = [details[key] for key in ("precision", "device") if key in details]
-    if "threads" in details:
-        known.append(f"{details['threads']} threads")
-    if "kernels" in details:
-        known.append(f"{details['kernels']} kernels")
-    return ", ".join(known) or "made-up tokens"
-
-
-def _memory_line(info: EngineInfo) -> str:
-    tokens = info.kv_blocks_total * info.kv_block_tokens
-    weights, kv = (int(info.details.get(key, "0")) for key in ("weights_bytes", "kv_bytes"))
-    return f"weights {_size(weights)}, KV cache {_size(kv)} = {tokens:,} tokens"
-
-
-def _size(count: int) -> str:
-    return f"{count / _GIB:.1f} GiB" if count >= _GIB else f"{count / _MIB:.0f} MiB"
+    run_in_loop(run_service(resolved, files, partial(announce, resolved.deployment)))

@@ -1,8 +1,8 @@
 """A service from start to end: the door and the engine behind it, in one event loop.
 
-    startup     listen, start the engine, watch the machine
-    main loop   until a signal comes, or the engine turns out never to start
-    shutdown    stop listening, let streams finish, stop the engine
+    startup     listen, watch the machine, start the engine
+    main loop   until a signal comes, or the engine turns out to be beyond repair
+    shutdown    stop listening, let streams finish, stop the engine; a second signal hurries
 
 The door listens before the engine is ready, so that orchestrators see it alive (`/health`) and
 loading (`/readiness`), and so that a port in use is known before minutes of loading.
@@ -12,65 +12,138 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from steelyard.cli.loading import LoadedFiles, engine_progress
+from steelyard.cli.loading import LoadedFiles
+from steelyard.cli.progress import EngineProgress
 from steelyard.cli.wiring import (
     ServedEngine,
+    gateway_config,
     make_engine,
     make_gateway,
     make_metrics,
     make_sampler,
+    open_sample_file,
 )
 from steelyard.contract import EngineInfo
-from steelyard.gateway.app import serve
+from steelyard.contract.errors import SettingsError
+from steelyard.gateway.app import Gateway
+from steelyard.gateway.http import require_address
+from steelyard.gateway.stop_signals import StopSignals
 from steelyard.settings import Resolved
+from steelyard.telemetry import HardwareSampler
 
-__all__ = ["Announce", "new_runner", "private_engine", "run_in_loop", "run_service"]
+__all__ = [
+    "Announce",
+    "new_runner",
+    "private_engine",
+    "require_startable",
+    "run_in_loop",
+    "run_service",
+]
 
 Announce = Callable[[str, int, EngineInfo], None]
 """Told host, port and engine once requests can be served."""
 
+_SERVICE_TRIES = 2
+"""A process that dies while it starts may have died alone; two are no accident."""
+_PRIVATE_TRIES = 1
+"""Whoever waits at a terminal can try again."""
+
+
+def require_startable(resolved: Resolved) -> None:
+    """Raise `SettingsError` for what would stop the start later on.
+
+    Cheap, and meant to come before a model is fetched or loaded.
+    """
+    require_address(gateway_config(resolved.deployment))
+    open_sample_file(resolved.deployment)
+
 
 async def run_service(resolved: Resolved, files: LoadedFiles, announce: Announce) -> None:
-    """Serve until a signal. Raises what keeps the door or the engine from starting."""
-    with _runtime_dir() as runtime_dir, engine_progress() as show:
+    """Serve until a signal. Raises what keeps the door or the engine from serving."""
+    progress = EngineProgress()
+    with _runtime_dir() as runtime_dir, StopSignals() as signals:
         served = make_engine(
-            resolved, files.checkpoint, files.text, runtime_dir=runtime_dir, on_change=show
+            resolved,
+            files,
+            runtime_dir=runtime_dir,
+            tries=_SERVICE_TRIES,
+            on_change=progress,
         )
         metrics = make_metrics(resolved.deployment)
         gateway = make_gateway(resolved, served, files.text, metrics)
-        listening = asyncio.Event()
-        serving = asyncio.create_task(serve(gateway, lambda *_: listening.set()))
-        sampling = asyncio.create_task(make_sampler(resolved, served, metrics).run())
+        service = _Service(served, gateway, make_sampler(resolved, served, metrics), signals)
         try:
-            await _start(serving, listening, served)
-            if not serving.done():
+            with progress.open():
+                is_ready = await service.startup()
+            if is_ready:
                 announce(*gateway.address, served.engine.info)
-            await serving
+                await service.main_loop()
         finally:
-            await _cancel(sampling)
-            await _cancel(serving)
-            await served.keeper.shutdown()
+            await service.shutdown()
+
+
+class _Service:
+    """Runs the parts it is given, in order."""
+
+    def __init__(
+        self,
+        served: ServedEngine,
+        gateway: Gateway,
+        sampler: HardwareSampler,
+        signals: StopSignals,
+    ) -> None:
+        self._keeper = served.keeper
+        self._gateway = gateway
+        self._sampler = sampler
+        self._signals = signals
+        self._sampling: asyncio.Task[None] | None = None
+
+    async def startup(self) -> bool:
+        """True once the engine is ready, False when a signal came before. Raises what is wrong."""
+        await self._gateway.startup()
+        self._sampling = asyncio.create_task(self._sampler.run())
+        self._keeper.startup()
+        return await _is_first(self._keeper.wait_ready(), self._signals.first)
+
+    async def main_loop(self) -> None:
+        """Return when a signal came. Raises what broke the engine for good."""
+
+        async def break_down() -> None:
+            raise await self._keeper.wait_broken()
+
+        await _is_first(break_down(), self._signals.first)
+
+    async def shutdown(self) -> None:
+        """Door first, so that running requests still have an engine."""
+        await self._gateway.shutdown(hurry=self._signals.second)
+        if self._sampling is not None:
+            await _cancel(self._sampling)
+        stopping = asyncio.create_task(self._keeper.shutdown())
+        if not await _is_first(asyncio.shield(stopping), self._signals.second):
+            self._keeper.kill()
+            await stopping
 
 
 @contextlib.asynccontextmanager
 async def private_engine(resolved: Resolved, files: LoadedFiles) -> AsyncIterator[ServedEngine]:
-    """An engine for this command alone, without a door."""
+    """An engine for this command alone, without a door, ready to be used."""
+    progress = EngineProgress()
     with _runtime_dir() as runtime_dir:
-        with engine_progress() as show:
-            served = make_engine(
-                resolved, files.checkpoint, files.text, runtime_dir=runtime_dir, on_change=show
-            )
-            try:
-                served.keeper.startup()
-                await served.keeper.wait_ready()
-            except BaseException:
-                await served.keeper.shutdown()
-                raise
+        served = make_engine(
+            resolved,
+            files,
+            runtime_dir=runtime_dir,
+            tries=_PRIVATE_TRIES,
+            on_change=progress,
+        )
         try:
+            served.keeper.startup()
+            with progress.open():
+                await served.keeper.wait_ready()
             yield served
         finally:
             await served.keeper.shutdown()
@@ -91,37 +164,40 @@ def run_in_loop(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-async def _start(
-    serving: asyncio.Task[None], listening: asyncio.Event, served: ServedEngine
-) -> None:
-    """Return when the engine is ready, or when the door has ended before that."""
-    await _first_of(serving, listening.wait())
-    if not serving.done():
-        served.keeper.startup()
-        await _first_of(serving, served.keeper.wait_ready())
+async def _is_first(work: Awaitable[None], stop: asyncio.Event) -> bool:
+    """True when `work` is done before `stop` is set, else it is cancelled.
 
-
-async def _first_of(serving: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> None:
-    """Wait for either; raise what the other raised."""
-    task = asyncio.create_task(other)
+    Raises what `work` raises.
+    """
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait({serving, task}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        return False
     finally:
-        await _cancel(task)
+        await _cancel(stopping)
+        await _cancel(working)
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
-    """Cancel unless it has ended; what it raised has been, or will be, seen by its owner."""
+async def _cancel(task: asyncio.Future[Any]) -> None:
+    """Cancel unless it has ended; what it raised is, or will be, seen by its owner."""
     task.cancel()
-    await asyncio.wait({task})
+    await asyncio.wait((task,))
 
 
 @contextlib.contextmanager
 def _runtime_dir() -> Iterator[Path]:
     """A folder only this user can enter; sockets in it need no further guard."""
-    folder = Path(tempfile.mkdtemp(prefix="steelyard-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="steelyard-"))
+    except OSError as error:
+        raise SettingsError(
+            f"no folder for temporary files can be made: {error.strerror or error}",
+            fix="make room in /tmp, or set TMPDIR to a folder that can be written",
+        ) from error
     try:
         yield folder
     finally:

@@ -3,6 +3,7 @@
 Everything else receives protocols. Nothing is started here; `service` does that.
 """
 
+import asyncio
 import math
 import os
 import time
@@ -14,7 +15,9 @@ from typing import Protocol
 from steelyard.backends.embedded import EmbeddedEngine
 from steelyard.backends.fake import FakeEngine, FakeEngineConfig
 from steelyard.checkpoints import Checkpoint
+from steelyard.cli.loading import LoadedFiles
 from steelyard.contract import Engine, RealClock
+from steelyard.contract.errors import SettingsError, SteelyardError
 from steelyard.engine.config import EngineConfig
 from steelyard.fleet.config import RestartPolicy
 from steelyard.fleet.process import LocalLauncher, engine_command
@@ -35,6 +38,7 @@ __all__ = [
     "make_gateway",
     "make_metrics",
     "make_sampler",
+    "open_sample_file",
     "restart_policy",
 ]
 
@@ -57,8 +61,16 @@ class Keeper(Protocol):
         """Return once it is ready; raise what keeps it from becoming so."""
         ...
 
+    async def wait_broken(self) -> SteelyardError:
+        """Return, with the reason, once it can never be ready again; maybe never."""
+        ...
+
     async def shutdown(self) -> None:
         """Stop it, and return when it is gone."""
+        ...
+
+    def kill(self) -> None:
+        """Stop it without waiting for anything."""
         ...
 
 
@@ -84,22 +96,33 @@ class InProcess:
     async def wait_ready(self) -> None:
         """It is ready."""
 
+    async def wait_broken(self) -> SteelyardError:
+        """Never: it breaks only together with us."""
+        await asyncio.Event().wait()
+        raise AssertionError("an event nobody sets")
+
     async def shutdown(self) -> None:
         await self._close()
+
+    def kill(self) -> None:
+        """Its end takes no time anyway."""
 
 
 def make_engine(
     resolved: Resolved,
-    checkpoint: Checkpoint,
-    text: TextModel,
+    files: LoadedFiles,
     *,
     runtime_dir: Path,
-    on_change: Callable[[ReplicaStatus], None] | None = None,
+    tries: int,
+    on_change: Callable[[ReplicaStatus], None],
 ) -> ServedEngine:
-    """The engine of the deployment; `runtime_dir` is a private folder for its socket."""
+    """The engine of the deployment; `runtime_dir` is a private folder for its socket.
+
+    After `tries` failed starts in a row, one that was never ready counts as broken.
+    """
     if resolved.deployment.backend == "fake":
-        return _fake_engine(resolved.deployment, checkpoint, text)
-    config = engine_config(resolved, checkpoint, f"unix:{runtime_dir / 'engine-0.sock'}")
+        return _fake_engine(resolved.deployment, files)
+    config = engine_config(resolved, files.checkpoint, f"unix:{runtime_dir / 'engine-0.sock'}")
     clock = RealClock()
     engine = EmbeddedEngine(config.listen, clock=clock)
     replica = Replica(
@@ -107,9 +130,10 @@ def make_engine(
         launcher=LocalLauncher("engine-0", engine_command(config)),
         engine=engine,
         clock=clock,
-        policy=restart_policy(resolved.deployment),
+        policy=restart_policy(resolved.deployment, tries),
         on_change=on_change,
     )
+    engine.explain_absence = replica.absence
     return ServedEngine(engine, replica, lambda: replica.status.pid)
 
 
@@ -129,24 +153,38 @@ def make_gateway(
 
 def make_sampler(resolved: Resolved, served: ServedEngine, metrics: Metrics) -> HardwareSampler:
     """Samples of host, devices and our processes."""
-    telemetry = resolved.deployment.telemetry
 
     def pids() -> dict[str, int]:
         engine_pid = served.pid()
         own = {"gateway": os.getpid()}
         return own if engine_pid is None else {**own, "engine-0": engine_pid}
 
-    file = None
-    if telemetry.sample_file is not None:
-        file = SampleFile(Path(telemetry.sample_file).expanduser(), telemetry.sample_file_bytes)
     return HardwareSampler(
         clock=RealClock(),
         metrics=metrics,
         processes=ProcessProbe(pids),
         gpus=find_gpus(),
-        every_s=telemetry.sample_s,
-        file=file,
+        every_s=resolved.deployment.telemetry.sample_s,
+        file=open_sample_file(resolved.deployment),
     )
+
+
+def open_sample_file(deployment: Deployment) -> SampleFile | None:
+    """Where samples are written; None when nowhere. Raises `SettingsError` when they cannot be."""
+    telemetry = deployment.telemetry
+    if telemetry.sample_file is None:
+        return None
+    path = Path(telemetry.sample_file).expanduser()
+    file = SampleFile(path, telemetry.sample_file_bytes)
+    try:
+        file.create()
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror or error}",
+            param="telemetry.sample_file",
+            fix="name a file in a folder that this user can write to",
+        ) from error
+    return file
 
 
 def engine_config(resolved: Resolved, checkpoint: Checkpoint, listen: str) -> EngineConfig:
@@ -220,7 +258,7 @@ def gateway_config(deployment: Deployment) -> GatewayConfig:
     return replace(config, cache_secret=read_secret(file, key="kv_cache.salt_secret_file"))
 
 
-def restart_policy(deployment: Deployment) -> RestartPolicy:
+def restart_policy(deployment: Deployment, tries: int) -> RestartPolicy:
     """When an engine process is started again."""
     engine = deployment.engine
     return RestartPolicy(
@@ -228,15 +266,16 @@ def restart_policy(deployment: Deployment) -> RestartPolicy:
         stop_grace_s=deployment.gateway.shutdown_grace_s + _STOP_MARGIN_S,
         backoff_first_s=engine.restart.first_delay_s,
         backoff_cap_s=engine.restart.max_delay_s,
+        give_up_after=tries,
     )
 
 
-def _fake_engine(deployment: Deployment, checkpoint: Checkpoint, text: TextModel) -> ServedEngine:
+def _fake_engine(deployment: Deployment, files: LoadedFiles) -> ServedEngine:
     config = FakeEngineConfig(
         model=deployment.served_as,
-        context_tokens=checkpoint.config.max_position_embeddings,
-        vocab_size=text.vocab_size,
-        end_token_ids=text.end_token_ids,
+        context_tokens=files.checkpoint.config.max_position_embeddings,
+        vocab_size=files.text.vocab_size,
+        end_token_ids=files.text.end_token_ids,
         max_running=deployment.batching.running_limit,
         max_waiting=deployment.batching.max_waiting,
         block_tokens=deployment.kv_cache.block_tokens,

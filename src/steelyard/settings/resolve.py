@@ -53,6 +53,10 @@ class Row:
     def text(self) -> str:
         return self.key.show(self.value)
 
+    @property
+    def is_default(self) -> bool:
+        return self.source.kind is SourceKind.DEFAULT
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:

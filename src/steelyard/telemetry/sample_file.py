@@ -50,6 +50,11 @@ class SampleFile:
         self._path = path
         self._max_bytes = max_bytes
 
+    def create(self) -> None:
+        """Have an empty file unless there is one; `OSError` when it could not be written to."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.open("a").close()
+
     def append(self, sample: HardwareSample) -> None:
         """Write the sample's rows; `OSError` when the disk does not take them."""
         text = io.StringIO()

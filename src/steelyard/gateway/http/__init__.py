@@ -9,7 +9,7 @@ from steelyard.gateway.http.connection import ClientGone
 from steelyard.gateway.http.event_stream import EventStream
 from steelyard.gateway.http.exchange import Exchange
 from steelyard.gateway.http.router import Handler, Router
-from steelyard.gateway.http.server import HttpServer
+from steelyard.gateway.http.server import HttpServer, require_address
 
 __all__ = [
     "Answer",
@@ -20,4 +20,5 @@ __all__ = [
     "HttpServer",
     "Router",
     "json_answer",
+    "require_address",
 ]

@@ -10,6 +10,7 @@ becomes a 500 here. Signals belong to `gateway.app`.
 import asyncio
 import errno
 import logging
+import socket
 from typing import cast
 
 from aiohttp import web
@@ -23,9 +24,21 @@ from steelyard.gateway.http.exchange import Exchange
 from steelyard.gateway.http.router import Handler
 from steelyard.telemetry.metrics import Metrics
 
-__all__ = ["HttpServer"]
+__all__ = ["HttpServer", "require_address"]
 
 _log = logging.getLogger(__name__)
+
+
+def require_address(config: GatewayConfig) -> None:
+    """Raise `SettingsError` when the configured address cannot be had now. Keeps nothing."""
+    try:
+        found = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, _, _, _, address in found:
+            socket.create_server(address, family=family, reuse_port=config.reuse_port).close()
+    except OSError as error:
+        raise _cannot_listen(config, error) from error
 
 
 class HttpServer(web.Server):

@@ -1,0 +1,63 @@
+"""Tells that the service is ready: a banner for people, one line for a log that machines read."""
+
+import json
+import logging
+import shlex
+import time
+
+import psutil
+from rich.console import Console
+from rich.text import Text
+
+from steelyard import __version__
+from steelyard.contract import EngineInfo
+from steelyard.settings import Deployment
+
+__all__ = ["announce"]
+
+_log = logging.getLogger(__name__)
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+
+
+def announce(deployment: Deployment, host: str, port: int, info: EngineInfo) -> None:
+    """Say on standard error what is served, and where."""
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    ready_s = time.time() - psutil.Process().create_time()
+    if deployment.telemetry.log.format == "json":
+        _log.info("ready after %.1f s: %s at %s/v1", ready_s, info.model, url)
+        return
+    body = {"model": info.model, "messages": [{"role": "user", "content": "Hello!"}]}
+    rows = {
+        "model": f"{info.model}, {_how(info.details)}",
+        "memory": _memory(info),
+        "limits": f"{info.context_tokens:,} tokens per sequence, "
+        f"{deployment.batching.running_limit} sequences at once",
+        "address": f"{url}/v1",
+        "try": f"curl {url}/v1/chat/completions \\",
+        "": f"  -H 'content-type: application/json' -d {shlex.quote(json.dumps(body))}",
+    }
+    banner = Text.assemble((f"steelyard {__version__}", "bold"), f" is ready after {ready_s:.1f} s")
+    for name, value in rows.items():
+        banner.append(f"\n  {name:<8} {value}")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(banner)
+
+
+def _how(details: dict[str, str]) -> str:
+    known = [details[key] for key in ("precision", "device") if key in details]
+    if "threads" in details:
+        known.append(f"{details['threads']} threads")
+    if "kernels" in details:
+        known.append(f"{details['kernels']} kernels")
+    return ", ".join(known) or "made-up tokens"
+
+
+def _memory(info: EngineInfo) -> str:
+    tokens = info.kv_blocks_total * info.kv_block_tokens
+    weights, kv = (int(info.details.get(key, "0")) for key in ("weights_bytes", "kv_bytes"))
+    return f"weights {_size(weights)}, KV cache {_size(kv)} = {tokens:,} tokens"
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIB:.1f} GiB" if count >= _GIB else f"{count / _MIB:.0f} MiB"
