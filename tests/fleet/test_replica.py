@@ -1,7 +1,6 @@
 """A replica that keeps a real process alive, and one that does so in virtual time."""
 
 import asyncio
-import itertools
 import logging
 import os
 import signal
@@ -13,7 +12,7 @@ import pytest
 import uvloop
 
 from steelyard.backends.embedded import EmbeddedEngine
-from steelyard.contract import EngineInfo, TokenChunk, VirtualClock
+from steelyard.contract import EngineInfo, EngineStatus, TokenChunk
 from steelyard.contract.errors import (
     CheckpointError,
     EngineLost,
@@ -23,8 +22,8 @@ from steelyard.contract.wire import Progress
 from steelyard.engine.fake_runner import FakeModel
 from steelyard.fleet.config import RestartPolicy
 from steelyard.fleet.lifecycle import Phase
-from steelyard.fleet.process import LocalLauncher, ProcessCommand, ProcessExit, engine_command
-from steelyard.fleet.replica import Replica, ReplicaStatus
+from steelyard.fleet.process import LocalLauncher, ProcessCommand, engine_command
+from steelyard.fleet.replica import Replica
 from tests.engine_processes import EngineFolder, make_request, wait_until_async
 
 INFO = EngineInfo(model="m", context_tokens=1, vocab_size=1, end_token_ids=(), epoch="e")
@@ -49,6 +48,9 @@ class NoEngine:
         raise AssertionError
 
     async def wait_lost(self) -> EngineLost:
+        raise AssertionError("never connected")
+
+    async def status(self) -> EngineStatus:
         raise AssertionError("never connected")
 
     async def close(self) -> None:
@@ -263,119 +265,29 @@ async def test_fifty_restarts_leave_no_zombie_and_no_open_file() -> None:
     assert [child for child in this.children() if child.status() == "zombie"] == []
 
 
-class FakeProcess:
-    """A process that dies when the test says so."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.tail = [f"line of {pid}"]
-        self.ended: asyncio.Future[ProcessExit] = asyncio.get_running_loop().create_future()
-
-    def die(self, *, is_final: bool = False) -> None:
-        if not self.ended.done():
-            self.ended.set_result(ProcessExit(-9, EngineLost(f"{self.pid} died"), is_final))
-
-    terminate = kill = die
-
-    async def wait(self) -> ProcessExit:
-        return await self.ended
-
-
-class FakeWorld:
-    """Launches fake processes and is the engine object that connects to them."""
-
-    def __init__(self, clock: VirtualClock, *, ready_after_s: float = 1.0) -> None:
-        self.clock = clock
-        self.ready_after_s = ready_after_s
-        self.launches: list[float] = []
-        self.process: FakeProcess | None = None
-        self.lost: asyncio.Future[EngineLost] | None = None
-
-    async def launch(self) -> FakeProcess:
-        assert self.process is None or self.process.ended.done(), "two at once"
-        self.launches.append(self.clock.now())
-        self.process = FakeProcess(len(self.launches))
-        return self.process
-
-    async def connect(
-        self, *, timeout_s: float, on_progress: Callable[[Progress], None] | None = None
-    ) -> EngineInfo:
-        await self.clock.sleep(self.ready_after_s)
-        self.lost = asyncio.get_running_loop().create_future()
-        return INFO
-
-    async def wait_lost(self) -> EngineLost:
-        assert self.lost is not None
-        return await self.lost
-
-    async def close(self) -> None:
-        pass
-
-
-async def test_a_crash_loop_is_slowed_down_in_virtual_time() -> None:
-    clock = VirtualClock()
-    world = FakeWorld(clock, ready_after_s=1000)
-    policy = RestartPolicy(
-        backoff_first_s=1, backoff_factor=2, backoff_cap_s=10, give_up_after=1_000
-    )
-    replica = Replica("r0", launcher=world, engine=world, clock=clock, policy=policy)
+async def test_a_stopped_process_is_replaced(engine_folder: EngineFolder) -> None:
+    config = engine_folder.config()
+    engine = EmbeddedEngine(config.listen, status_timeout_s=0.1)
+    policy = RestartPolicy(silence_s=0.5, reconnect_timeout_s=0.3)
+    launcher = LocalLauncher("r0", engine_command(config))
+    replica = Replica("r0", launcher=launcher, engine=engine, policy=policy)
     replica.startup()
-    await clock.advance(0)
-    for _ in range(8):
-        assert world.process is not None
-        world.process.die()
-        await clock.advance(10)
-    pauses = [after - before for before, after in itertools.pairwise(world.launches)]
-    # Each death comes ten seconds after the one before, each start its pause after a death.
-    assert pauses == [0, 11, 11, 12, 14, 12, 10, 10]
-    await _end(replica, clock)
-
-
-async def test_a_replica_runs_for_days_through_deaths_and_lost_connections() -> None:
-    clock = VirtualClock()
-    world = FakeWorld(clock)
-    changes: list[ReplicaStatus] = []
-    replica = Replica("r0", launcher=world, engine=world, clock=clock, on_change=changes.append)
-    replica.startup()
-    await clock.advance(2)
     await replica.wait_ready()
-    for _day in range(5):
-        assert world.process is not None
-        world.process.die()
-        await clock.advance(3)
-        await replica.wait_ready()
-        await clock.advance(86_400)
-        assert world.lost is not None
-        world.lost.set_result(EngineLost("the connection broke"))
-        await clock.advance(3)
-        await replica.wait_ready()
-    assert replica.status.restarts == 5
-    assert replica.status.error is None
-    await _end(replica, clock)
-    phases = [change.phase for change in changes]
-    assert phases[-1] is Phase.DOWN
-    assert Phase.READY in phases and Phase.STARTING in phases
-
-
-async def test_a_connection_that_does_not_come_back_gets_the_process_replaced() -> None:
-    clock = VirtualClock()
-    world = FakeWorld(clock)
-    policy = RestartPolicy(reconnect_timeout_s=10)
-    replica = Replica("r0", launcher=world, engine=world, clock=clock, policy=policy)
-    replica.startup()
-    await clock.advance(2)
+    first = engine.info.pid
+    os.kill(first, signal.SIGSTOP)
+    await wait_until_async(lambda: replica.status.phase is not Phase.READY)
     await replica.wait_ready()
-    assert world.lost is not None
-    world.ready_after_s = 1000
-    world.lost.set_result(EngineLost("the connection broke"))
-    await clock.advance(9.9)
-    assert len(world.launches) == 1
-    await clock.advance(0.2)
-    assert len(world.launches) == 2
-    await _end(replica, clock)
+    assert engine.info.pid != first
+    assert not psutil.pid_exists(first)
+    await replica.shutdown()
 
 
-async def _end(replica: Replica, clock: VirtualClock) -> None:
-    stopping = asyncio.create_task(replica.shutdown())
-    await clock.advance(1)
-    await stopping
+async def test_a_cancelled_shutdown_kills() -> None:
+    replica = script_replica("trap '' TERM; echo up >&2; while :; do sleep 1; done")
+    replica.startup()
+    await wait_until_async(lambda: bool(replica.status.stderr_tail))
+    pid = replica.status.pid
+    assert pid is not None
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(replica.shutdown(), 0.2)
+    await wait_until_async(lambda: not psutil.pid_exists(pid))

@@ -45,6 +45,9 @@ __all__ = [
 _STOP_MARGIN_S = 10.0
 """Between the engine's own limit for finishing requests and the signal it cannot refuse."""
 
+_SILENCE_MARGIN_S = 10.0
+"""Between the engine's own limit for a step and taking it for mute."""
+
 _WAITING_PER_RUNNING = 4
 """Requests given to the engine beyond those that run: enough that a freed place is filled at once,
 few enough that waiting happens at the door."""
@@ -263,6 +266,7 @@ def restart_policy(deployment: Deployment, tries: int) -> RestartPolicy:
     engine = deployment.engine
     return RestartPolicy(
         start_timeout_s=engine.start_timeout_s,
+        silence_s=engine.watchdog_s + _SILENCE_MARGIN_S,
         stop_grace_s=deployment.gateway.shutdown_grace_s + _STOP_MARGIN_S,
         backoff_first_s=engine.restart.first_delay_s,
         backoff_cap_s=engine.restart.max_delay_s,

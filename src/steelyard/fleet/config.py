@@ -13,6 +13,9 @@ class RestartPolicy:
     """From start to ready: loading a large model from a slow disk takes minutes."""
     reconnect_timeout_s: float = 10.0
     """From a lost connection to a new one while the process lives; then it is replaced."""
+    silence_s: float = 150.0
+    """A connected process that has answered nothing for so long is replaced. More than a step may
+    take (the engine's `watchdog_s`), because an engine answers between steps."""
     stop_grace_s: float = 40.0
     """From SIGTERM to SIGKILL; more than the engine's own `drain_s`."""
     backoff_first_s: float = 0.5

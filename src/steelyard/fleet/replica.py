@@ -4,14 +4,21 @@ Requests do not pass through here: they go to the engine object whose connection
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from steelyard.contract import Clock, EngineInfo, RealClock
+from steelyard.contract import Clock, EngineInfo, EngineStatus, RealClock
 from steelyard.contract.clock import within
-from steelyard.contract.errors import EngineLost, EngineStarting, Retry, SteelyardError
+from steelyard.contract.errors import (
+    EngineLost,
+    EngineStalled,
+    EngineStarting,
+    Retry,
+    SteelyardError,
+)
 from steelyard.contract.wire import Progress
 from steelyard.fleet.config import RestartPolicy
 from steelyard.fleet.lifecycle import Action, Lifecycle, Phase
@@ -22,6 +29,7 @@ __all__ = ["EngineConnection", "Replica", "ReplicaStatus"]
 _log = logging.getLogger(__name__)
 
 _RECONNECT_PAUSE_S = 0.2
+_LOOKS_PER_SILENCE = 10
 _ASK_AGAIN_S = 2.0
 """What clients are told to wait while a process starts: small models take about so long."""
 
@@ -37,6 +45,10 @@ class EngineConnection(Protocol):
 
     async def wait_lost(self) -> EngineLost:
         """Return once the connection is gone."""
+        ...
+
+    async def status(self) -> EngineStatus:
+        """A fresh snapshot. Raises an error of the tree when none comes within a time limit."""
         ...
 
     async def close(self) -> None:
@@ -217,12 +229,42 @@ class Replica:
                 self._progress = None
                 self._lifecycle.on_ready(self._clock.now())
                 self._news.set()
-                error: SteelyardError = await self._engine.wait_lost()
+                error = await self._wait_useless()
             except SteelyardError as failed:
                 error = failed
             self._lifecycle.on_connection_lost(self._clock.now(), error)
             self._news.set()
             await self._clock.sleep(_RECONNECT_PAUSE_S)
+
+    async def _wait_useless(self) -> SteelyardError:
+        """Return, with the reason, once the connection is gone or the engine behind it mute.
+
+        The engine's own watchdog cannot see a process that was stopped, or a bug that keeps the
+        interpreter lock.
+        """
+        tasks = [
+            asyncio.ensure_future(work) for work in (self._engine.wait_lost(), self._wait_mute())
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _wait_mute(self) -> SteelyardError:
+        limit_s = self._policy.silence_s
+        heard_s = self._clock.now()
+        while self._clock.now() - heard_s < limit_s:
+            await self._clock.sleep(limit_s / _LOOKS_PER_SILENCE)
+            with contextlib.suppress(SteelyardError):
+                await self._engine.status()
+                heard_s = self._clock.now()
+        return EngineStalled(
+            f"the engine has not answered for {limit_s:g} s",
+            fix="raise engine.watchdog_s if a step may take so long",
+        )
 
     def _note_progress(self, progress: Progress) -> None:
         self._progress = progress
