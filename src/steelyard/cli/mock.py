@@ -67,9 +67,7 @@ def _with_flags() -> inspect.Signature:
             show_default=False,
         )
         annotation = Annotated[str | None, option]
-        parameters.append(
-            inspect.Parameter(key.name, keyword, annotation=annotation, default=None)
-        )
+        parameters.append(inspect.Parameter(key.name, keyword, annotation=annotation, default=None))
     return inspect.Signature(parameters)
 
 
@@ -84,7 +82,9 @@ app.callback(epilog=EXAMPLES)(_serve)
 
 @app.command()
 def proxy(
-    upstream: Annotated[str, typer.Argument(metavar="URL", help="The server to stand in front of.")],
+    upstream: Annotated[
+        str, typer.Argument(metavar="URL", help="The server to stand in front of.")
+    ],
     plant: Annotated[
         list[str] | None,
         typer.Option("--plant", metavar="FAULT", help="Fault to plant; may be repeated."),

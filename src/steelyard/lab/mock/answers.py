@@ -38,14 +38,15 @@ def render_answer(
     status: int,
     body: bytes,
     *,
-    content_type: str = "application/json",
+    content_type: str | None = "application/json",
     headers: str = "",
     close: bool = False,
 ) -> bytes:
-    """A complete answer."""
+    """A complete answer; a `content_type` of None sends no such header."""
+    kind = "" if content_type is None else f"content-type: {content_type}\r\n"
     lines = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: {content_type}\r\n"
-        f"content-length: {len(body)}\r\n{headers}{_CLOSE if close else ''}\r\n"
+        f"HTTP/1.1 {status} {_phrase(status)}\r\n{kind}content-length: {len(body)}\r\n"
+        f"{headers}{_CLOSE if close else ''}\r\n"
     )
     return lines.encode("latin-1") + body
 
@@ -61,3 +62,10 @@ def render_stream_head(headers: str, *, close: bool) -> bytes:
 
 
 _CLOSE = "connection: close\r\n"
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Unknown"

@@ -15,7 +15,7 @@ import msgspec.inspect
 from steelyard.contract.errors import SettingsError
 from steelyard.lab.mock.bottlenecks import BOTTLENECKS
 from steelyard.lab.mock.config import MockConfig
-from steelyard.lab.mock.distributions import parse_distribution
+from steelyard.lab.mock.distributions import Distribution, parse_distribution
 
 __all__ = ["ConfigKey", "config_keys", "load_config", "make_config"]
 
@@ -54,8 +54,10 @@ def make_config(values: Mapping[str, object]) -> MockConfig:
     for key in merged:
         if key not in MockConfig.__struct_fields__:
             raise _unknown(key)
+    for key in _DISTRIBUTIONS & merged.keys():
+        merged[key] = _read_distribution(key, merged[key])
     try:
-        config = msgspec.convert(merged, MockConfig, strict=False, dec_hook=_read_distribution)
+        config = msgspec.convert(merged, MockConfig, strict=False, dec_hook=_keep)
     except msgspec.ValidationError as error:
         reason, _, where = str(error).partition(" - at `$.")
         raise SettingsError(reason, param=where.rstrip("`") or None) from None
@@ -90,8 +92,18 @@ def _read(file: Path) -> dict[str, object]:
     return values
 
 
-def _read_distribution(kind: type, value: object) -> object:
-    return parse_distribution(value)
+_DISTRIBUTIONS = {"ttft_ms", "itl_ms", "output_tokens"}
+
+
+def _read_distribution(key: str, value: object) -> Distribution:
+    try:
+        return parse_distribution(value)
+    except SettingsError as error:
+        raise SettingsError(error.message, param=key, fix=error.fix) from None
+
+
+def _keep(kind: type, value: object) -> object:
+    return value
 
 
 def _unknown(key: str) -> SettingsError:

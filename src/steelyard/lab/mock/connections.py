@@ -28,6 +28,8 @@ class HttpRequest(NamedTuple):
     method: str
     path: str
     """Without the query."""
+    query: str
+    """With its question mark; empty when there is none."""
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
@@ -56,6 +58,7 @@ class Owner(Protocol):
 class _Head(NamedTuple):
     method: str
     path: str
+    query: str
     headers: dict[str, str]
     will_close: bool
     length: int
@@ -180,7 +183,13 @@ class Connection:
             return None
         self._head = None
         return HttpRequest(
-            head.method, head.path, head.headers, body, self._begun_ns, head.will_close
+            head.method,
+            head.path,
+            head.query,
+            head.headers,
+            body,
+            self._begun_ns,
+            head.will_close,
         )
 
     def _flush(self) -> None:
@@ -225,8 +234,9 @@ def _parse_head(head: bytes) -> _Head:
         raise Refusal(400, "content-length must be a number.")
     if int(length) > _MAX_BODY_BYTES:
         raise Refusal(413, "The body is too large.", code="payload_too_large")
-    path = parts[1].partition("?")[0]
-    return _Head(parts[0], path, headers, will_close, -1 if is_chunked else int(length))
+    path, mark, query = parts[1].partition("?")
+    body_bytes = -1 if is_chunked else int(length)
+    return _Head(parts[0], path, mark + query, headers, will_close, body_bytes)
 
 
 def _take_bytes(received: bytearray, length: int) -> bytes | None:

@@ -5,6 +5,7 @@ never tokenises (`text`).
 """
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ def write_tokenizer(folder: Path) -> None:
     """Write `tokenizer.json` and `tokenizer_config.json`. Raises `SettingsError`."""
     vocabulary = {word(token_id): token_id for token_id in range(VOCABULARY_TOKENS)}
     vocabulary[_UNKNOWN] = VOCABULARY_TOKENS
-    tokenizer = {
+    tokenizer: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
