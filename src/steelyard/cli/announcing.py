@@ -5,7 +5,6 @@ import logging
 import shlex
 import time
 
-import psutil
 from rich.console import Console
 from rich.text import Text
 
@@ -21,10 +20,12 @@ _GIB = 1 << 30
 _MIB = 1 << 20
 
 
-def announce(deployment: Deployment, host: str, port: int, info: EngineInfo) -> None:
-    """Say on standard error what is served, and where."""
+def announce(
+    deployment: Deployment, started_s: float, host: str, port: int, info: EngineInfo
+) -> None:
+    """Say on standard error what is served, and where; `started_s` is a monotonic time."""
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    ready_s = time.time() - psutil.Process().create_time()
+    ready_s = time.monotonic() - started_s
     if deployment.telemetry.log.format == "json":
         _log.info("ready after %.1f s: %s at %s/v1", ready_s, info.model, url)
         return

@@ -1,6 +1,7 @@
 """`steelyard serve`: the OpenAI-compatible API in front of a model."""
 
 import logging
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,6 +40,7 @@ def serve(
 
     SIGTERM or Ctrl-C ends it once the running requests have finished; a second one at once.
     """
+    started_s = time.monotonic()
     from steelyard.telemetry import configure_logging
 
     flags = [
@@ -50,7 +52,7 @@ def serve(
     log = resolved.deployment.telemetry.log
     configure_logging(log.format, log.level)
     try:
-        _serve(resolved)
+        _serve(resolved, started_s)
     except SteelyardError as error:
         if log.format != "json":
             raise
@@ -59,11 +61,12 @@ def serve(
         raise typer.Exit(1) from error
 
 
-def _serve(resolved: "Resolved") -> None:
+def _serve(resolved: "Resolved", started_s: float) -> None:
     from steelyard.cli.announcing import announce
     from steelyard.cli.loading import load_files
     from steelyard.cli.service import require_startable, run_in_loop, run_service
 
     require_startable(resolved)
     files = load_files(resolved)
-    run_in_loop(run_service(resolved, files, partial(announce, resolved.deployment)))
+    announce_ready = partial(announce, resolved.deployment, started_s)
+    run_in_loop(run_service(resolved, files, announce_ready))

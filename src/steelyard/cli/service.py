@@ -10,6 +10,7 @@ loading (`/readiness`), and so that a port in use is known before minutes of loa
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -46,6 +47,9 @@ __all__ = [
 
 Announce = Callable[[str, int, EngineInfo], None]
 """Told host, port and engine once requests can be served."""
+
+_LONGEST_FOLDER_BYTES = 80
+"""Paths of sockets may have 107 bytes on Linux and 103 elsewhere, their names included."""
 
 _SERVICE_TRIES = 2
 """A process that dies while it starts may have died alone; two are no accident."""
@@ -199,6 +203,10 @@ def _runtime_dir() -> Iterator[Path]:
             fix="make room in /tmp, or set TMPDIR to a folder that can be written",
         ) from error
     try:
+        if len(os.fsencode(folder)) > _LONGEST_FOLDER_BYTES:
+            raise SettingsError(
+                f"{folder} is too long a path for sockets", fix="set TMPDIR to a shorter one"
+            )
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,7 +7,7 @@ because an engine is loading would never see it loaded. `/readiness` asks the en
 import msgspec
 
 from steelyard import __version__
-from steelyard.contract import Clock
+from steelyard.contract import Clock, EngineStatus
 from steelyard.contract.clock import within
 from steelyard.contract.errors import EngineStarting, SteelyardError
 from steelyard.gateway.errors import Refusal
@@ -73,8 +73,12 @@ class About:
         for number, model in enumerate(self._models):
             try:
                 status = await within(self._clock, self._readiness_timeout_s, model.engine.status())
-            except (SteelyardError, TimeoutError):
-                continue  # its last known values stay
+            except TimeoutError:
+                continue  # busy with a long step, maybe: its last known values stay
+            except EngineStarting:
+                status = EngineStatus(state="starting")
+            except SteelyardError:
+                status = EngineStatus(state="lost")
             self._metrics.observe_engine(status, str(number))
         body, content_type = self._metrics.exposition(exchange.header("accept") or "")
         await exchange.send(Answer(body, content_type=content_type))
