@@ -135,7 +135,9 @@ async def _run(config: "MockConfig") -> None:
     import gc
 
     from steelyard.lab.mock import MockServer
+    from steelyard.lab.mock.priority import run_promptly
 
+    priority = run_promptly() if config.realtime else "normal"
     server = MockServer(config)
     await server.startup()
     # Requests leave no reference cycles; a full collection would make some tokens late.
@@ -143,7 +145,7 @@ async def _run(config: "MockConfig") -> None:
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
     try:
-        _say(_banner(server))
+        _say(_banner(server, priority))
         await _until_stopped()
     finally:
         await server.shutdown()
@@ -157,7 +159,7 @@ async def _until_stopped() -> None:
         await signals.first.wait()
 
 
-def _banner(server: "MockServer") -> str:
+def _banner(server: "MockServer", priority: str) -> str:
     config = server.config
     changed = [
         f"{key.name}={getattr(config, key.name)}"
@@ -165,7 +167,7 @@ def _banner(server: "MockServer") -> str:
         if str(getattr(config, key.name)) != key.default and key.name not in ("host", "port")
     ]
     settings = ", ".join(c for c in changed if not c.endswith("=None")) or "defaults"
-    return f"mock is ready at {server.url}/v1 ({settings})"
+    return f"mock is ready at {server.url}/v1 ({settings}; {priority} priority)"
 
 
 def _say(text: Any) -> None:

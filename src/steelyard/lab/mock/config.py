@@ -43,6 +43,9 @@ class MockConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         _Whole,
         _help("Wake this early and spin until a token is due; costs CPU time. 0 never spins."),
     ] = 0
+    realtime: Annotated[
+        bool, _help("Ask the kernel for real-time priority; without the right to it, run as usual.")
+    ] = True
 
     ttft_ms: Annotated[Distribution, _help("From the start of service to the first token.")] = (
         _TTFT_MS

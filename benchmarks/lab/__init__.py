@@ -1,0 +1,1 @@
+"""How exact the lab's instruments are: the mock against the clock, load generators against it."""
