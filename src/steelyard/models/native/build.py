@@ -11,6 +11,9 @@ import importlib.util
 import logging
 import os
 import platform
+import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,13 +76,23 @@ def _compile(folder: Path) -> None:
     (folder / "lock").unlink(missing_ok=True)
     # Half a library, of a linker that was killed or had no space left, must not pass for a whole.
     _library(folder).unlink(missing_ok=True)
-    with _ninja_on_path():
-        cpp_extension.load(
-            name=_NAME,
-            sources=sorted(str(path) for path in _SOURCES.glob("*.cpp")),
-            extra_cflags=list(_FLAGS),
-            build_directory=str(folder),
+    compiler = shlex.split(cpp_extension.get_cxx_compiler())  # type: ignore[no-untyped-call]
+    if not compiler or shutil.which(compiler[0]) is None:
+        raise KernelsUnavailable(
+            f"there is no C++ compiler ({' '.join(compiler) or 'CXX is empty'})"
         )
+    try:
+        with _ninja_on_path():
+            cpp_extension.load(
+                name=_NAME,
+                sources=sorted(str(path) for path in _SOURCES.glob("*.cpp")),
+                extra_cflags=list(_FLAGS),
+                build_directory=str(folder),
+            )
+    except (RuntimeError, subprocess.SubprocessError) as error:  # with all the compiler said
+        report = folder / "build.log"
+        report.write_text(str(error))
+        raise KernelsUnavailable(f"the C++ compiler failed, see {report}") from error
     _stamp(folder).touch()
 
 
