@@ -122,7 +122,7 @@ def test_early_commands_are_answered_while_loading(
     client.send(Submit(make_request()), StatusQuery(1), Drain(2))
     status, failed, done = (client.read_until(kind) for kind in (StatusReply, Failed, Done))
     assert isinstance(status, StatusReply) and status.status.state == "starting"
-    assert isinstance(failed, Failed) and failed.error.code == "overloaded"
+    assert isinstance(failed, Failed) and failed.error.code == "engine_starting"
     assert isinstance(done, Done) and done.error is not None
 
 

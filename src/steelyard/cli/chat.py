@@ -123,6 +123,8 @@ class _Chatter:
                 raise
             _note(" (stopped)")
         except SteelyardError as error:
+            if not _is_interactive():
+                raise
             if pieces:
                 print()
             print_error(error)

@@ -52,7 +52,8 @@ def end_if_told_to() -> None:
 def print_error(error: SteelyardError) -> None:
     """Tell people on standard error what is wrong and what to do about it."""
     where = f"{error.param}: " if error.param else ""
-    text = Text.assemble(("error: ", "bold red"), _printable(f"{where}{error.message}"))
+    message = _printable(where + error.message.removesuffix("."))
+    text = Text.assemble(("error: ", "bold red"), message)
     if error.fix:
         text.append(_printable(f"\nFix: {error.fix}"))
     Console(stderr=True, highlight=False, soft_wrap=True).print(text)

@@ -99,7 +99,7 @@ PAGES: dict[str, Callable[[], str]] = {
 _COMMANDS_INTRODUCTION = """\
 Results go to standard output; progress, logs and errors to standard error. The exit status is 0
 when the work is done, 1 after an error (the message says what to do), 2 for a wrong command line,
-and 130 after Ctrl-C.
+130 after Ctrl-C and 143 after SIGTERM. `steelyard serve` ends with 0 when a signal stops it.
 """
 
 _SETTINGS_INTRODUCTION = """\

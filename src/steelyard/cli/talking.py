@@ -4,7 +4,7 @@ Both turn a conversation, or a text to be continued, into pieces of text as they
 Who is asked is decided in `terminal`.
 """
 
-import json
+import contextlib
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 
 from steelyard.contract import Engine, GenerateRequest, SamplingParams
 from steelyard.contract.errors import EngineLost, InternalError, InvalidRequest, NotFound
@@ -99,20 +100,27 @@ class ServerTalker:
         self._url = _base(url)
         self._model = model
 
+    async def find_model(self) -> None:
+        """Settle which model is asked. Raises what keeps the server from saying so."""
+        try:
+            await self._name()
+        except _CANNOT_TALK as error:
+            raise self._translated(error) from error
+
     async def answer(self, messages: Sequence[Message], wishes: Wishes) -> AsyncIterator[str]:
         """See `Talker.answer`."""
         body = {"messages": list(messages)}
         async for choice in self._choices("/v1/chat/completions", body, wishes):
-            yield (choice.get("delta") or {}).get("content") or ""
+            yield choice.delta.content or ""
 
     async def complete(self, text: str, wishes: Wishes) -> AsyncIterator[str]:
         """See `Talker.complete`."""
         async for choice in self._choices("/v1/completions", {"prompt": text}, wishes):
-            yield choice.get("text") or ""
+            yield choice.text or ""
 
     async def _choices(
         self, path: str, asked: Mapping[str, Any], wishes: Wishes
-    ) -> AsyncIterator[Mapping[str, Any]]:
+    ) -> "AsyncIterator[_Choice]":
         """The first choice of every event. Raises `EngineLost` when the last event is missing."""
         try:
             body = {
@@ -127,12 +135,17 @@ class ServerTalker:
             async with self._session.post(self._url + path, json=body) as answer:
                 await _require_ok(answer)
                 async for line in answer.content:
-                    event = _event(line)
-                    if event == "[DONE]":
+                    if not line.startswith(b"data:"):
+                        continue
+                    data = line.removeprefix(b"data:").strip()
+                    if data == b"[DONE]":
                         return
-                    if isinstance(event, dict) and event.get("choices"):
-                        yield event["choices"][0]
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                    event = msgspec.json.decode(data, type=_Event)
+                    if event.error is not None:
+                        raise InternalError(event.error.message)
+                    if event.choices:
+                        yield event.choices[0]
+        except _CANNOT_TALK as error:
             raise self._translated(error) from error
         raise EngineLost(f"{self._url} ended the answer before it was complete")
 
@@ -140,10 +153,10 @@ class ServerTalker:
         if self._model is None:
             async with self._session.get(f"{self._url}/v1/models") as answer:
                 await _require_ok(answer)
-                listed = (await answer.json(content_type=None))["data"]
+                listed = msgspec.json.decode(await answer.read(), type=_Models).data
             if not listed:
                 raise NotFound(f"{self._url} serves no model")
-            self._model = str(listed[0]["id"])
+            self._model = listed[0].id
         return self._model
 
     def _translated(self, error: Exception) -> EngineLost:
@@ -156,6 +169,10 @@ class ServerTalker:
             f"{self._url} cannot be used: {reason}",
             fix="start `steelyard serve` there, or correct --url",
         )
+
+
+_CANNOT_TALK = (aiohttp.ClientError, TimeoutError, ValueError)
+"""What comes of a server that is not there, or is none of OpenAI's kind."""
 
 
 def _base(url: str) -> str:
@@ -174,34 +191,41 @@ def _base(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-def _event(line: bytes) -> Any:
-    """What one line of an event stream says; None for comments and other fields."""
-    if not line.startswith(b"data:"):
-        return None
-    data = line.removeprefix(b"data:").strip()
-    if data == b"[DONE]":
-        return "[DONE]"
-    event = json.loads(data)
-    if isinstance(event, dict) and event.get("error"):
-        raise InternalError(_message(event, str(event["error"])))
-    return event
+class _Problem(msgspec.Struct):
+    message: str
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    """`delta` in chats, `text` in completions."""
+
+    delta: _Delta = msgspec.field(default_factory=_Delta)
+    text: str | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] = []
+    error: _Problem | None = None
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
 
 
 async def _require_ok(answer: aiohttp.ClientResponse) -> None:
     """Raise what the server says is wrong, unless nothing is."""
     if answer.status == 200:
         return
-    text = await answer.text(errors="replace")
-    try:
-        message = _message(json.loads(text), text[:200])
-    except ValueError:
-        message = text[:200]
+    body = await answer.read()
+    message = body.decode(errors="replace")[:200]
+    with contextlib.suppress(ValueError):
+        problem = msgspec.json.decode(body, type=_Event).error
+        message = message if problem is None else problem.message
     raise InternalError(f"the server answered {answer.status}: {message}")
-
-
-def _message(body: Any, otherwise: str) -> str:
-    """The message of an OpenAI error object."""
-    try:
-        return str(body["error"]["message"])
-    except (KeyError, TypeError):
-        return otherwise

@@ -69,4 +69,6 @@ async def _own_engine(resolved: Resolved, files: LoadedFiles) -> AsyncIterator[T
 async def _server(url: str, model: str | None) -> AsyncIterator[Talker]:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
-        yield ServerTalker(session, url, model)
+        talker = ServerTalker(session, url, model)
+        await talker.find_model()
+        yield talker

@@ -54,14 +54,17 @@ _FLUSH_S = 1.0
 def main() -> ExitCode:
     """Run one engine from start to end."""
     report = _take_stdout()
+    has_parent = False
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
         config = _read_config(sys.stdin.buffer.read())
-        _set_up_logging(has_parent=config.parent_pid != 0)
+        has_parent = config.parent_pid != 0
+        _set_up_logging(has_parent=has_parent)
         _serve(config)
     except SteelyardError as error:
-        _log.error("%s", error)
+        if not has_parent:  # a parent reads the report, and would say it twice
+            _log.error("%s", error)
         os.write(report, msgspec.json.encode(to_info(error)) + b"\n")
         return _exit_code(error)
     except Exception:  # noqa: BLE001 (the process's edge: it ends, the parent starts another)
