@@ -141,7 +141,7 @@ class _Chatter:
         # An engine may have died while the loop stood still: let the news arrive.
         await asyncio.sleep(_NEWS_S)
         answer = self._talker.answer(self._history, self._wishes)
-        async with contextlib.aclosing(answer):  # type: ignore[type-var]  # it is a generator
+        async with contextlib.aclosing(answer):
             async for piece in answer:
                 pieces.append(piece)
                 show(piece)

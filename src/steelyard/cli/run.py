@@ -1,5 +1,6 @@
 """`steelyard run`: one prompt, one answer, no server."""
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,8 +78,10 @@ def run(
                 if raw
                 else talker.answer(_conversation(system, question), wishes)
             )
-            async for piece in pieces:
-                show(piece)
+            # Closed before the engine is, which would otherwise finish an answer nobody reads.
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    show(piece)
             show("\n")
 
     run_in_loop(answer())

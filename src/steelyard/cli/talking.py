@@ -7,15 +7,15 @@ Who is asked is decided in `terminal`.
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
-from steelyard.contract import Engine, GenerateRequest, SamplingParams
+from steelyard.contract import Engine, GenerateRequest, SamplingParams, TokenChunk
 from steelyard.contract.errors import EngineLost, InternalError, InvalidRequest, NotFound
 from steelyard.text.text_model import TextModel
 
@@ -42,11 +42,11 @@ class Talker(Protocol):
     All methods raise errors of the tree.
     """
 
-    def answer(self, messages: Sequence[Message], wishes: Wishes) -> AsyncIterator[str]:
+    def answer(self, messages: Sequence[Message], wishes: Wishes) -> AsyncGenerator[str, None]:
         """The next message of a conversation."""
         ...
 
-    def complete(self, text: str, wishes: Wishes) -> AsyncIterator[str]:
+    def complete(self, text: str, wishes: Wishes) -> AsyncGenerator[str, None]:
         """What follows `text`, without any chat template."""
         ...
 
@@ -62,17 +62,17 @@ class EngineTalker:
         self._text = text
         self._wait_ready = wait_ready
 
-    async def answer(self, messages: Sequence[Message], wishes: Wishes) -> AsyncIterator[str]:
+    def answer(self, messages: Sequence[Message], wishes: Wishes) -> AsyncGenerator[str, None]:
         """See `Talker.answer`."""
-        async for piece in self._continue(self._text.encode_chat(messages), wishes):
-            yield piece
+        return self._continue(self._text.encode_chat(messages), wishes)
 
-    async def complete(self, text: str, wishes: Wishes) -> AsyncIterator[str]:
+    def complete(self, text: str, wishes: Wishes) -> AsyncGenerator[str, None]:
         """See `Talker.complete`."""
-        async for piece in self._continue(self._text.encode(text), wishes):
-            yield piece
+        return self._continue(self._text.encode(text), wishes)
 
-    async def _continue(self, prompt_ids: Sequence[int], wishes: Wishes) -> AsyncIterator[str]:
+    async def _continue(
+        self, prompt_ids: Sequence[int], wishes: Wishes
+    ) -> AsyncGenerator[str, None]:
         await self._wait_ready()
         left = max(self._engine.info.context_tokens - len(prompt_ids), 1)
         sampling = SamplingParams(
@@ -86,8 +86,10 @@ class EngineTalker:
             sampling=sampling,
         )
         stream = self._text.stream()
-        async for chunk in self._engine.generate(request):
-            yield stream.push(chunk.token_ids)
+        chunks = cast(AsyncGenerator[TokenChunk, None], self._engine.generate(request))
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                yield stream.push(chunk.token_ids)
         yield stream.flush()
 
 
@@ -107,21 +109,18 @@ class ServerTalker:
         except _CANNOT_TALK as error:
             raise self._translated(error) from error
 
-    async def answer(self, messages: Sequence[Message], wishes: Wishes) -> AsyncIterator[str]:
+    def answer(self, messages: Sequence[Message], wishes: Wishes) -> AsyncGenerator[str, None]:
         """See `Talker.answer`."""
-        body = {"messages": list(messages)}
-        async for choice in self._choices("/v1/chat/completions", body, wishes):
-            yield choice.delta.content or ""
+        return self._texts("/v1/chat/completions", {"messages": list(messages)}, wishes)
 
-    async def complete(self, text: str, wishes: Wishes) -> AsyncIterator[str]:
+    def complete(self, text: str, wishes: Wishes) -> AsyncGenerator[str, None]:
         """See `Talker.complete`."""
-        async for choice in self._choices("/v1/completions", {"prompt": text}, wishes):
-            yield choice.text or ""
+        return self._texts("/v1/completions", {"prompt": text}, wishes)
 
-    async def _choices(
+    async def _texts(
         self, path: str, asked: Mapping[str, Any], wishes: Wishes
-    ) -> "AsyncIterator[_Choice]":
-        """The first choice of every event. Raises `EngineLost` when the last event is missing."""
+    ) -> AsyncGenerator[str, None]:
+        """What the first choice says. Raises `EngineLost` when the last event is missing."""
         try:
             body = {
                 **asked,
@@ -144,7 +143,7 @@ class ServerTalker:
                     if event.error is not None:
                         raise InternalError(event.error.message)
                     if event.choices:
-                        yield event.choices[0]
+                        yield event.choices[0].text or event.choices[0].delta.content or ""
         except _CANNOT_TALK as error:
             raise self._translated(error) from error
         raise EngineLost(f"{self._url} ended the answer before it was complete")
