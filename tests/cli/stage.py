@@ -19,7 +19,7 @@ import psutil
 from steelyard.engine.fake_runner import FakeModel
 from tests.checkpoints.builders import tiny_vocabulary, write_gguf
 
-__all__ = ["Command", "Stage", "Stream", "wait_for"]
+__all__ = ["FAKE", "REAL", "ROOT", "Command", "Stage", "Stream", "is_gone", "wait_for"]
 
 ROOT = Path(__file__).parents[2]
 REAL = (str(Path(sys.executable).with_name("steelyard")),)
@@ -33,6 +33,13 @@ def wait_for(claim: Callable[[], object], *, limit_s: float = 20.0) -> None:
     while not claim():
         assert time.monotonic() < end_s, "waited in vain"
         time.sleep(0.01)
+
+
+def is_gone(pid: int) -> bool:
+    """True when the process is dead, whether or not its parent has noticed."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    return True
 
 
 class Command:

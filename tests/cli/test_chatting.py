@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from .stage import Stage, wait_for
+from .stage import Stage, is_gone, wait_for
 from .typist import CTRL_C, CTRL_D, Typist
 
 
@@ -50,7 +50,7 @@ def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(stage: Stage) -> No
         typist.await_text("second\n")
         typist.await_text("\n> ")
         assert "(stopped)" not in typist.screen
-        assert psutil.pid_exists(engine), "Ctrl-C in the terminal does not reach the engine"
+        assert not is_gone(engine), "Ctrl-C in the terminal does not reach the engine"
         typist.type("/bye\n")
         assert typist.wait() == 0
     assert stage.leftovers == []
@@ -82,7 +82,7 @@ def test_sigterm_ends_it_whatever_it_does(stage: Stage, when: str) -> None:
         typist.process.send_signal(signal.SIGTERM)
         assert typist.wait() == 143
         assert "Traceback" not in typist.screen
-    assert not psutil.pid_exists(engine)
+    assert is_gone(engine)
     assert stage.leftovers == []
 
 

@@ -5,10 +5,9 @@ import signal
 import subprocess
 import sys
 
-import psutil
 import pytest
 
-from .stage import FAKE, ROOT, Stage, wait_for
+from .stage import FAKE, ROOT, Stage, is_gone, wait_for
 
 
 def test_only_the_answer_is_printed(stage: Stage) -> None:
@@ -55,7 +54,7 @@ def test_an_interrupted_command_ends_at_once_and_cleanly(
     command.send(number)
     assert command.wait(limit_s=5) == status
     assert "Traceback" not in command.stderr
-    assert not psutil.pid_exists(engine)
+    assert is_gone(engine)
     assert stage.leftovers == []
 
 

@@ -6,14 +6,9 @@ import signal
 import socket
 import time
 
-import psutil
 import pytest
 
-from .stage import Command, Stage, wait_for
-
-
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+from .stage import Command, Stage, is_gone, wait_for
 
 
 def free_port() -> int:

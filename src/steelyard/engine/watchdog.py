@@ -6,12 +6,15 @@ A hang that keeps the interpreter lock stops this thread as well; that, the pare
 outside, as a status query without an answer.
 """
 
+import contextlib
 import faulthandler
 import logging
 import os
 import sys
 import threading
 import time
+
+import psutil
 
 from steelyard.engine.exit_codes import ExitCode
 
@@ -68,12 +71,20 @@ class Watchdog:
         while True:
             if self._parent_pid and os.getppid() != self._parent_pid:
                 _log.error("the parent process %d is gone", self._parent_pid)
+                _kill_helpers()
                 _end(ExitCode.ORPHANED)
             if self.age.look() * self._look_s >= self._limit_s:
                 _log.critical("step %d runs for more than %g s", self.age.step, self._limit_s)
                 faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
                 _end(ExitCode.STALLED)
             time.sleep(self._look_s)
+
+
+def _kill_helpers() -> None:
+    """Compilers, if we are just building kernels; a parent that lives does this itself."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
 
 
 def _end(code: ExitCode) -> None:
