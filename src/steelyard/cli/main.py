@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from steelyard.cli import chat, config, mock, model, run, serve
+from steelyard.cli import chat, config, mock, model, run, serve, verify
 from steelyard.cli.endings import run_command
 from steelyard.cli.options import examples
 
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=chat.EXAMPLES)(chat.chat)
 app.command(epilog=run.EXAMPLES)(run.run)
+app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
 app.add_typer(mock.app, name="mock")

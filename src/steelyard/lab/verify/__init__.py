@@ -7,3 +7,25 @@
 
 Judges answers, not speed (that is `lab.load`), and knows servers by their URL alone.
 """
+
+from steelyard.lab.verify.check import select
+from steelyard.lab.verify.findings import Finding, Status
+from steelyard.lab.verify.report import Report, TargetReport, junit_xml, to_json
+from steelyard.lab.verify.session import Watcher, all_claims, verify
+from steelyard.lab.verify.target import Target, VerifyConfig, read_target
+
+__all__ = [
+    "Finding",
+    "Report",
+    "Status",
+    "Target",
+    "TargetReport",
+    "VerifyConfig",
+    "Watcher",
+    "all_claims",
+    "junit_xml",
+    "read_target",
+    "select",
+    "to_json",
+    "verify",
+]

@@ -8,31 +8,41 @@ import fnmatch
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from steelyard.contract.errors import InvalidRequest
 from steelyard.lab.verify.endpoints import Endpoint
 from steelyard.lab.verify.probe import Probe
 
-__all__ = ["Check", "check", "check_both", "select"]
+__all__ = ["Check", "Claim", "check", "check_both", "select"]
 
 _Run = Callable[[Probe], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One claim about a server that can be put to the test."""
+class Claim:
+    """What can be put to the test."""
 
     name: str
     proves: str
     """The claim, as a sentence."""
     hint: str
     """Where to look when it does not hold."""
-    run: _Run
-    """Raises `CheckFailed`, `NotOffered`, or leaves problems with the probe."""
 
     @property
     def area(self) -> str:
         return self.name.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Claim):
+    """A claim about one server, and the code that puts it to the test."""
+
+    run: _Run
+    """Raises `CheckFailed`, `NotOffered`, or leaves problems with the probe."""
+
+
+ClaimT = TypeVar("ClaimT", bound=Claim)
 
 
 def check(name: str, proves: str, hint: str) -> Callable[[_Run], Check]:
@@ -55,19 +65,19 @@ def check_both(
 
 
 def select(
-    checks: Iterable[Check], only: Sequence[str] = (), skip: Sequence[str] = ()
-) -> tuple[Check, ...]:
+    claims: Iterable[ClaimT], only: Sequence[str] = (), skip: Sequence[str] = ()
+) -> tuple[ClaimT, ...]:
     """Those that a pattern of `only` names (all when it is empty) and none of `skip`.
 
     Raises `InvalidRequest` for a pattern that names no check: a misspelt one would pass silently.
     """
-    checks = tuple(checks)
+    claims = tuple(claims)
     for pattern in (*only, *skip):
-        if not any(_matches(one, pattern) for one in checks):
+        if not any(_matches(one, pattern) for one in claims):
             raise InvalidRequest(
-                f"no check is called {pattern}", param="check", fix="see `steelyard verify --list`"
+                f"no check is called {pattern}", fix="see `steelyard verify --list`"
             )
-    wanted = [one for one in checks if not only or any(_matches(one, p) for p in only)]
+    wanted = [one for one in claims if not only or any(_matches(one, p) for p in only)]
     return tuple(one for one in wanted if not any(_matches(one, p) for p in skip))
 
 
@@ -78,5 +88,5 @@ async def _run_at(
     await run(probe, endpoint)
 
 
-def _matches(one: Check, pattern: str) -> bool:
+def _matches(one: Claim, pattern: str) -> bool:
     return one.area == pattern or fnmatch.fnmatchcase(one.name, pattern)

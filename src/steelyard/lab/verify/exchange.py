@@ -7,7 +7,7 @@ from typing import Any
 
 from steelyard.lab.verify.http_answer import AnswerHead
 
-__all__ = ["Exchange", "HttpRequest", "Piece", "excerpt"]
+__all__ = ["Exchange", "HttpRequest", "Piece", "excerpt", "visible"]
 
 _EXCERPT_CHARS = 700
 
@@ -101,6 +101,11 @@ def excerpt(text: str, limit: int = _EXCERPT_CHARS) -> str:
     if len(text) > limit:
         half = limit // 2
         text = f"{text[:half]} … {len(text) - 2 * half} more … {text[-half:]}"
+    return visible(text)
+
+
+def visible(text: str) -> str:
+    """Without what steers terminals or is not allowed in XML: a server chose this text."""
     return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 

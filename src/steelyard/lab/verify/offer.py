@@ -62,7 +62,7 @@ _UNCHECKED = frozenset(
 )
 
 
-async def discover(target: Target, model: str | None) -> Offer:
+async def discover(target: Target) -> Offer:
     """Ask a server what it offers. Takes about a dozen small requests.
 
     Raises `EngineLost` when nobody answers, `Unauthorised` when a key is missing or wrong,
@@ -79,7 +79,7 @@ async def discover(target: Target, model: str | None) -> Offer:
         )
     cards = _cards(listing)
     models = tuple(card["id"] for card in cards)
-    chosen = model or next(iter(models), None)
+    chosen = target.model or next(iter(models), None)
     if chosen is None:
         raise UnknownModel(f"{target.url} lists no models", fix="name one with --model")
     paths = await _paths(target)

@@ -126,7 +126,8 @@ class Probe:
     def claim(self, holds: bool, problem: str, *witnesses: Exchange | Answer) -> bool:
         """Note a problem unless the claim holds; the check goes on."""
         if not holds:
-            self.problems.append(problem)
+            if problem not in self.problems:
+                self.problems.append(problem)
             self._witness(witnesses)
         return holds
 
@@ -142,6 +143,12 @@ class Probe:
     def note(self, text: str) -> None:
         """Something worth knowing even when all is well."""
         self.notes.append(text)
+
+    def take_over(self, other: "Probe") -> None:
+        """Make another probe's problems, notes and witnesses this one's."""
+        self.problems += other.problems
+        self.notes += other.notes
+        self.witnesses += other.witnesses
 
     def agree(self, left: Answer, right: Answer, what: str) -> bool:
         """Claim that two greedy answers are equal, up to ties."""

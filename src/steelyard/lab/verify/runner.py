@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from steelyard.lab.verify.answers import Malformed
 from steelyard.lab.verify.check import Check
-from steelyard.lab.verify.exchange import Exchange
+from steelyard.lab.verify.exchange import Exchange, visible
 from steelyard.lab.verify.findings import (
     CheckFailed,
     Finding,
@@ -49,8 +49,8 @@ async def _run(check: Check, probe: Probe) -> Finding:
     try:
         async with asyncio.timeout(limit_s):
             await check.run(probe)
-    except CheckFailed:
-        pass
+    except CheckFailed as error:
+        assert probe.problems, error
     except NotOffered as reason:
         status = Status.SKIPPED
         if not probe.problems:
@@ -74,8 +74,8 @@ def _finding(check: Check, probe: Probe, status: Status, started_s: float) -> Fi
         check=check.name,
         proves=check.proves,
         status=status,
-        problems=tuple(probe.problems),
-        notes=tuple(probe.notes),
+        problems=tuple(map(visible, probe.problems)),
+        notes=tuple(map(visible, probe.notes)),
         hint=check.hint if status is Status.FAILED else "",
         evidence=evidence_of(witnesses),
         elapsed_s=round(time.monotonic() - started_s, 3),

@@ -21,6 +21,8 @@ class Target:
     is_tls: bool
     base_path: str
     """What stands before `/v1`; usually empty."""
+    model: str | None = None
+    """None takes the first model the server lists."""
     api_key: str | None = field(default=None, repr=False)
     """Sent as a bearer token; None sends none."""
 
@@ -36,8 +38,6 @@ class Target:
 class VerifyConfig:
     """How to verify."""
 
-    model: str | None = None
-    """None takes the first model the server lists."""
     only: tuple[str, ...] = ()
     """Patterns of check names; empty means all."""
     skip: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class VerifyConfig:
     """No prompt is longer than this, however much the model can hold."""
 
 
-def read_target(url: str, api_key: str | None = None) -> Target:
+def read_target(url: str, *, model: str | None = None, api_key: str | None = None) -> Target:
     """Raises `InvalidRequest` for what is no URL of a server."""
     text = url if "://" in url else f"http://{url}"
     try:
@@ -77,5 +77,6 @@ def read_target(url: str, api_key: str | None = None) -> Target:
         port=port or _DEFAULT_PORTS[parts.scheme],
         is_tls=parts.scheme == "https",
         base_path=base_path,
+        model=model,
         api_key=api_key,
     )
