@@ -75,7 +75,8 @@ class PrefixMemory:
 def fake_logprobs(token_id: int, count: int, vocab_size: int) -> TokenLogprobs:
     """Log-probabilities that depend on the token alone: the drawn one is always the most likely."""
     top = tuple((token_id + step) % vocab_size for step in range(min(count, vocab_size)))
-    values = tuple(-0.125 - 0.5 * step for step in range(len(top)))
+    # Steep enough for their shares to sum to less than one.
+    values = tuple(-0.125 - 2.25 * step for step in range(len(top)))
     return TokenLogprobs(-0.125, top, values)
 
 
