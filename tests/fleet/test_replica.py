@@ -4,8 +4,10 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -203,6 +205,21 @@ async def test_a_dead_process_leaves_no_helpers_behind() -> None:
     await process.wait()
     assert time.monotonic() - started_s < 0.5, "the helper held the pipes open"
     helper = int(process.tail[0])
+    await wait_until_async(
+        lambda: not psutil.pid_exists(helper) or psutil.Process(helper).status() == "zombie"
+    )
+
+
+async def test_helpers_in_groups_of_their_own_are_found(tmp_path: Path) -> None:
+    own_group = "import os, time; os.setpgid(0, 0); print(os.getpid(), flush=True); time.sleep(99)"
+    script = f"{sys.executable} -c '{own_group}' > {tmp_path}/pid & wait"
+    process = await LocalLauncher("r0", ProcessCommand(("/bin/sh", "-c", script))).launch()
+    pid_file = tmp_path / "pid"
+    await wait_until_async(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"))
+    helper = int(pid_file.read_text())
+    assert os.getpgid(helper) == helper
+    process.kill()
+    await process.wait()
     await wait_until_async(
         lambda: not psutil.pid_exists(helper) or psutil.Process(helper).status() == "zombie"
     )

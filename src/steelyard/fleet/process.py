@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import IO, Protocol, cast
 
 import msgspec
+import psutil
 
 from steelyard.contract.errors import (
     EngineFailed,
@@ -176,13 +177,13 @@ class LocalProcess:
     def kill(self) -> None:
         """See `RunningProcess.kill`."""
         if self._process.returncode is None:
-            self._kill_group()
+            self._kill_session()
 
     async def wait(self) -> ProcessExit:
         """See `RunningProcess.wait`."""
         code = await asyncio.shield(self._ended)
         # Helpers it left behind would go on for nobody.
-        self._kill_group()
+        self._kill_session()
         await asyncio.wait(self._readers, timeout=_LAST_WORDS_S)
         for reader in self._readers:
             reader.cancel()
@@ -199,9 +200,17 @@ class LocalProcess:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ended.set_result, code)
 
-    def _kill_group(self) -> None:
+    def _kill_session(self) -> None:
+        """The process's group, and whoever has left it: ninja gives every compiler one of its own.
+
+        Looks at all processes of the machine, a few microseconds each.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        for pid in psutil.pids():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getsid(pid) == self.pid:
+                    os.kill(pid, signal.SIGKILL)
 
     async def _keep_report(self) -> None:
         async with _reading(self._process.stdout) as pipe:
