@@ -1,4 +1,7 @@
-"""The mock's own timing error: how late tokens reach the kernel, by load."""
+"""The mock's own timing error: how late tokens reach the kernel, by load.
+
+python -m benchmarks.lab.mock_timing
+"""
 
 import argparse
 import subprocess
@@ -6,8 +9,6 @@ import sys
 from pathlib import Path
 
 import psutil
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.lab.mock_process import running_mock
 
 _RAW_CLIENT = Path(__file__).with_name("raw_client.py")
@@ -16,7 +17,7 @@ _LOADS = ((10, 50), (100, 50), (200, 25), (500, 10), (500, 20))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=6, help="of each load")
     parser.add_argument("--spin-us", type=int, default=0, help="as of `steelyard mock`")
     options = parser.parse_args()

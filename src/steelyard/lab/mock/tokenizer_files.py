@@ -15,6 +15,7 @@ from steelyard.lab.mock.text import VOCABULARY_TOKENS, word
 __all__ = ["write_tokenizer"]
 
 _UNKNOWN = "unknown"
+"""An ordinary word: as a special token, programs would leave it out of the prompts they make."""
 
 
 def write_tokenizer(folder: Path) -> None:
@@ -34,7 +35,6 @@ def write_tokenizer(folder: Path) -> None:
     }
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "unk_token": _UNKNOWN,
         "model_max_length": 1_000_000,
         "chat_template": _CHAT_TEMPLATE,
     }
