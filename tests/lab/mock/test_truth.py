@@ -1,5 +1,7 @@
 """The truth file agrees with what a client saw, to the accuracy of the machine."""
 
+import asyncio
+import socket
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -61,6 +63,33 @@ async def test_a_complete_answer_sends_all_tokens_at_its_end(
     assert len(set(request.scheduled_ns)) == 6
     assert len(set(request.sent_ns)) == 1
     assert request.event_tokens == [6]
+
+
+async def test_a_client_that_does_not_read_is_blamed(
+    start_mock: StartMock, truth_of: ReadTruth
+) -> None:
+    # More bytes than the kernel keeps for anyone.
+    length: dict[str, object] = {"output_tokens": 80_000, "client_tokens_per_token": 16}
+    server = await start_mock(**length, itl_ms=0, bundle_tokens=50, ttft_ms=0)
+    host, port = server.address
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(sock, (host, port))
+    body = b'{"prompt": "x", "stream": true}'
+    head = b"POST /v1/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+    await loop.sock_sendall(sock, head + body)
+    while not (requests := truth_of(server)[1]):
+        await asyncio.sleep(0.01)
+    received = bytearray()
+    while not received.endswith(b"0\r\n\r\n"):
+        received += await loop.sock_recv(sock, 1 << 20)
+    sock.close()
+    (request,) = requests
+    assert request.outcome == "finished"
+    assert 0 < request.blocked_tokens < 80_000
+    assert received.count(b"data: ") == 1600 + 2
 
 
 async def test_refused_requests_are_in_it(start_mock: StartMock, truth_of: ReadTruth) -> None:

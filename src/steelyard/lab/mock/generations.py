@@ -225,6 +225,8 @@ class Generation:
         truth.scheduled_ns += [batch.due_ns - truth.arrived_ns] * count
         truth.sent_ns += [sent_ns - truth.arrived_ns] * count
         truth.event_tokens.append(count)
+        if self.connection.unsent_bytes:
+            truth.blocked_tokens += count
         self._studio.timing.record(max(sent_ns - batch.due_ns, 0), count)
 
     def _break_off(self, fault: str) -> None:

@@ -58,7 +58,11 @@ class RequestTruth(msgspec.Struct, kw_only=True, tag_field="kind", tag="request"
     scheduled_ns: list[int] = []
     """When each token should have been sent: offset from `arrived_ns`."""
     sent_ns: list[int] = []
-    """When each token was handed to the kernel: offset from `arrived_ns`."""
+    """When the system call that sends each token returned: offset from `arrived_ns`. A client on
+    the same machine may have it up to the length of that call earlier, about 0.1 ms."""
+    blocked_tokens: int = 0
+    """Of these, tokens that had to wait in the mock because the client did not read: they left
+    later than `sent_ns` says, and the client is to blame."""
     event_tokens: list[int] = []
     """Tokens in each event that carried any."""
     prompt_tokens: int = 0
