@@ -7,6 +7,7 @@ tokens. What a tool does not report stays out of the table.
 import json
 import os
 import re
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,15 +58,33 @@ class Tool(ABC):
         return dict(os.environ)
 
 
-class Steelyard(Tool):
-    name = "steelyard"
+class SteelyardCore(Tool):
+    """Our measuring core without the command around it (`own_client`)."""
+
+    name = "steelyard core"
     package = None
 
     def command(self, scenario: Scenario, url: str, folder: Path, peers: Path) -> list[str]:
-        raise NotImplementedError
+        command = [
+            *(sys.executable, "-m", "benchmarks.lab.own_client", url),
+            *("--rate", str(scenario.rate), "--arrivals", scenario.arrivals),
+            *("--requests", str(scenario.requests)),
+            *("--output-tokens", str(scenario.output_tokens)),
+            *("--out", str(folder / "numbers.json")),
+        ]
+        if scenario.concurrency is not None:
+            command += ["--concurrency", str(scenario.concurrency)]
+        return command
 
     def read(self, folder: Path, stdout: str) -> Reported:
-        raise NotImplementedError
+        numbers = json.loads((folder / "numbers.json").read_text())
+        incomplete = numbers["incomplete"]
+        return Reported(
+            numbers["percentiles_ms"],
+            rate=numbers["rate"],
+            output_tokens=numbers["output_tokens"],
+            notes=[f"{incomplete} requests incomplete"] if incomplete else [],
+        )
 
 
 class Aiperf(Tool):
@@ -159,4 +178,4 @@ def _said(warning: Any) -> str:
     return warning.get("message", "") if isinstance(warning, dict) else str(warning)
 
 
-TOOLS: tuple[Tool, ...] = (Steelyard(), Guidellm(), Aiperf(), AiperfServerCount())
+TOOLS: tuple[Tool, ...] = (SteelyardCore(), Guidellm(), Aiperf(), AiperfServerCount())
