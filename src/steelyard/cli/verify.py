@@ -139,10 +139,10 @@ def _targets(urls: Sequence[str], models: Sequence[str], api_key_env: str | None
         raise typer.BadParameter("name one server, or two", param_hint="URL")
     if len(models) > len(urls):
         raise typer.BadParameter("there are more models than servers", param_hint="--model")
-    names = [*models, *([models[0]] if models else [None])]
+    names = [*models, *[models[0] if models else None] * (len(urls) - len(models))]
     key = _api_key(api_key_env)
     return [
-        read_target(url, model=name, api_key=key) for url, name in zip(urls, names, strict=False)
+        read_target(url, model=name, api_key=key) for url, name in zip(urls, names, strict=True)
     ]
 
 

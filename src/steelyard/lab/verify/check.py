@@ -1,7 +1,8 @@
 """A check: its name, what it proves, where to look when it fails, and the code that finds out.
 
 Names are `area.claim`, with `.chat` or `.text` behind them when both endpoints are checked alike.
-Patterns select them as shells do (`stops.*`, `*.chat`); an area alone stands for all it holds.
+Patterns select them as shells do (`*.chat`); the beginning of a name up to a dot stands for all
+that begin so (`stops`, `streams.form`).
 """
 
 import fnmatch
@@ -28,10 +29,6 @@ class Claim:
     """The claim, as a sentence."""
     hint: str
     """Where to look when it does not hold."""
-
-    @property
-    def area(self) -> str:
-        return self.name.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +86,4 @@ async def _run_at(
 
 
 def _matches(one: Claim, pattern: str) -> bool:
-    return one.area == pattern or fnmatch.fnmatchcase(one.name, pattern)
+    return one.name.startswith(f"{pattern}.") or fnmatch.fnmatchcase(one.name, pattern)

@@ -17,7 +17,7 @@ from steelyard.lab.verify.target import Target
 __all__ = ["Connection", "OpenExchange", "send"]
 
 _READ_BYTES = 64 * 1024
-_CHUNK_BYTES = 4096
+_CHUNK_BYTES = 100
 
 
 async def send(target: Target, request: HttpRequest) -> Exchange:

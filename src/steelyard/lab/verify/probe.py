@@ -32,6 +32,7 @@ __all__ = ["Probe"]
 
 _PLAIN = frozenset({"max_tokens", "temperature", "stream"})
 """Parameters that every server must take."""
+_LOGPROBS = frozenset({"logprobs", "top_logprobs"})
 _NOT_OFFERED = frozenset({400, 404, 405, 422, 501})
 _DEFAULTS = {"max_tokens": 16, "temperature": 0}
 
@@ -213,7 +214,8 @@ class Probe:
             return
         if not exchange.status:
             self.fail("; ".join(exchange.faults) or "there was no answer", exchange)
-        optional = sorted(parameters.keys() - _PLAIN)
+        plain = _PLAIN | _LOGPROBS if self.offer.logprobs else _PLAIN
+        optional = sorted(parameters.keys() - plain)
         said = excerpt(exchange.body.decode("utf-8", "replace"), 200)
         if exchange.status in _NOT_OFFERED and optional:
             self.skip(f"refused with {', '.join(optional)}: {exchange.status} {said}")

@@ -63,7 +63,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything."""
 
     schema: str = SCHEMA
-    steelyard_version: str
+    version: str
     started: str
     """UTC, ISO 8601."""
     tie_nats: float

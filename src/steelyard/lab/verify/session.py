@@ -59,7 +59,7 @@ async def verify(
     if len(targets) == 2:
         comparison = await _compare(targets, offers, chosen, config, watcher)
     return Report(
-        steelyard_version=__version__,
+        version=__version__,
         started=started,
         tie_nats=config.tie_nats,
         targets=tuple(reports),

@@ -52,13 +52,13 @@ async def _cancel(probe: Probe, is_streamed: bool) -> None:
         opened = await connection.begin(request)
         reading = asyncio.create_task(_read(opened))
         try:
-            is_seen = await _wait_for(probe, lambda running: running > idle, _START_S)
+            seen = await _wait_for(probe, lambda n: n > idle or reading.done(), _START_S)
+            is_seen = seen and not reading.done()
         finally:
-            is_over = reading.done()
             reading.cancel()
-    if not is_seen or is_over:
+    if not is_seen:
         probe.skip("the request was over before the gauge showed it")
-    is_free = await _wait_for(probe, lambda running: running <= idle, _FREE_S)
+    is_free = await _wait_for(probe, lambda n: n <= idle, _FREE_S)
     problem = f"{_FREE_S:g} s after the client left, its request still runs"
     probe.claim(is_free, problem, opened.exchange(), *([probe.last] if probe.last else []))
 

@@ -63,7 +63,7 @@ async def _pipelining(probe: Probe) -> None:
     "Clients that do not know the length beforehand send chunks.",
 )
 async def _chunked_request(probe: Probe) -> None:
-    request = replace(probe.request(probe.main, HELLO * 800, max_tokens=1), is_chunked=True)
+    request = replace(probe.request(probe.main, HELLO * 40, max_tokens=1), is_chunked=True)
     exchange = await probe.send(request)
     probe.claim(exchange.is_ok, f"a chunked request got status {exchange.status}", exchange)
 

@@ -34,8 +34,10 @@ async def _shape(probe: Probe, endpoint: Endpoint) -> None:
     probe.claim(counts <= wanted, f"{sorted(counts)} alternatives came, {_TOP} asked", answer)
     if is_chat:
         none = await probe.ask(endpoint, COUNTING, logprobs=True, top_logprobs=0)
-        is_bare = none.choice.tokens is not None and not any(t.top for t in none.choice.tokens)
-        probe.claim(is_bare, "top_logprobs 0 does not leave the chosen tokens alone", none)
+        entries = none.choice.tokens or ()
+        probe.claim(bool(entries), "with top_logprobs 0, the chosen tokens are missing", none)
+        is_bare = not any(token.top for token in entries)
+        probe.claim(is_bare, "with top_logprobs 0, alternatives came", none)
 
 
 @check_both(

@@ -16,7 +16,7 @@ __all__ = ["CHECKS", "surprise"]
 
 _HOT = {"temperature": 1.2, "max_tokens": 24}
 _DRAWS = 96
-_BATCH = 8
+_BATCHES = (8, 4, 2)
 _LEAST_EXPECTED = 4.0
 """Draws expected of a token for it to be compared alone; rarer ones are compared together."""
 _IMPOSSIBLE = 1e-6
@@ -122,8 +122,10 @@ async def _distribution(probe: Probe) -> None:
         probe.skip("there are no log-probabilities")
     neutral = {name: value for name, value in _NEUTRAL.items() if await _takes(probe, name, value)}
     drawn: list[str] = []
-    for batch in range(_DRAWS // _BATCH):
-        wishes = {"n": _BATCH, "max_tokens": 1, "temperature": 1.0, "seed": 1000 * batch, **neutral}
+    batch_size = await _most_choices(probe)
+    for batch in range(_DRAWS // batch_size):
+        seed = 1000 * batch  # servers derive the choices' own seeds from it, some by counting on
+        wishes = {"n": batch_size, "max_tokens": 1, "temperature": 1.0, "seed": seed, **neutral}
         answer = await probe.ask(probe.main, STORIES[3], top_p=1.0, **wishes)
         drawn += [choice.text for choice in answer.choices]
     chance = surprise(dict(tokens[0].top), drawn)
@@ -212,6 +214,14 @@ def _claim_variety(probe: Probe, answers: Sequence[Answer], what: str) -> None:
 
 _NEUTRAL = {"top_k": -1, "min_p": 0.0}
 """Extensions that servers may have other defaults for."""
+
+
+async def _most_choices(probe: Probe) -> int:
+    """Choices that one request may ask for."""
+    for count in _BATCHES:
+        if await _takes(probe, "n", count):
+            return count
+    return 1
 
 
 async def _takes(probe: Probe, name: str, value: float) -> bool:

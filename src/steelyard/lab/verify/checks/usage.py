@@ -37,7 +37,7 @@ async def _tokenizer(probe: Probe, endpoint: Endpoint) -> None:
 )
 async def _token_ids(probe: Probe) -> None:
     for count in (1, 7, 40):
-        ids = list(range(300, 300 + count))
+        ids = list(range(100, 100 + count))
         answer = await probe.ask(_TEXT, ids, max_tokens=1)
         counted = answer.counts.prompt_tokens
         probe.claim(counted == count, f"{count} ids count as {counted} prompt tokens", answer)
