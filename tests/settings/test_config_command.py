@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from steelyard.cli.config import app
 from steelyard.settings import Deployment, resolve
-from steelyard.settings.keys import keys
+from steelyard.settings.keys import ANY, keys
 
 
 @pytest.fixture(autouse=True)
@@ -27,10 +27,20 @@ def test_show_prints_every_key_with_its_source(monkeypatch: pytest.MonkeyPatch) 
     result = _run("show", "--set", "kv_cache.memory=2GiB")
     assert result.exit_code == 0
     lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()[1:]}
-    assert lines.keys() == {key.name for key in keys().values()}
+    assert lines.keys() == {key.name for key in keys().values() if ANY not in key.path}
     assert lines["gateway.port"] == ["9000", "STEELYARD_GATEWAY__PORT"]
     assert lines["kv_cache.memory"] == ["2GiB", "--set", "kv_cache.memory"]
     assert lines["model"] == ["smollm2-135m", "default"]
+
+
+def test_show_names_what_the_file_named(tmp_path: Path) -> None:
+    file = tmp_path / "deployment.yaml"
+    file.write_text("tenants:\n  named:\n    team.a: {max_tokens: 5}\n")
+    result = _run("show", "--changed", "--config", str(file))
+    *_, line = result.stdout.splitlines()
+    assert line.split() == ["tenants.named.team.a.max_tokens", "5", f"{file}:3"]
+    result = _run("show", "--changed", "--yaml", "--config", str(file))
+    assert yaml.safe_load(result.stdout) == {"tenants": {"named": {"team.a": {"max_tokens": 5}}}}
 
 
 def test_show_as_json_gives_values_and_layers() -> None:

@@ -49,6 +49,37 @@ def test_a_contradiction_reads_as_path_reason_place_and_fix(examined: Examiner) 
         ("gateway.host=::", "gateway.host", "everyone who reaches the port"),
         ("gateway.host=example.org", "gateway.host", "everyone who reaches the port"),
         (
+            "gateway.auth.mode=api_keys",
+            "gateway.auth.keys_file",
+            "is not set, but gateway.auth.mode = api_keys needs it",
+        ),
+        (
+            "gateway.auth.mode=jwt gateway.auth.jwt.audience=me "
+            "gateway.auth.jwt.jwks_url=https://idp/keys",
+            "gateway.auth.jwt.issuer",
+            "gateway.auth.mode = jwt needs it",
+        ),
+        (
+            "gateway.auth.mode=jwt gateway.auth.jwt.issuer=idp "
+            "gateway.auth.jwt.jwks_url=https://idp/keys",
+            "gateway.auth.jwt.audience",
+            "gateway.auth.mode = jwt needs it",
+        ),
+        (
+            "gateway.auth.mode=jwt gateway.auth.jwt.issuer=idp gateway.auth.jwt.audience=me",
+            "gateway.auth.jwt.jwks_url",
+            "gateway.auth.mode = jwt needs it",
+        ),
+        ("gateway.auth.keys_file=k", "gateway.auth.keys_file", "asks nobody for credentials"),
+        ("gateway.auth.jwt.issuer=i", "gateway.auth.jwt.issuer", "asks nobody for credentials"),
+        ("gateway.auth.revoked_file=r", "gateway.auth.revoked_file", "asks nobody"),
+        ("gateway.metrics=admin", "gateway.metrics", "there is none"),
+        (
+            "gateway.admin.port=1 gateway.admin.socket=s",
+            "gateway.admin.port",
+            "together with gateway.admin.socket",
+        ),
+        (
             "engine.restart.first_delay_s=31",
             "engine.restart.first_delay_s",
             "engine.restart.max_delay_s = 30",
@@ -132,7 +163,18 @@ def test_true_is_not_a_number_and_a_number_is_not_a_text(examined: Examiner) -> 
     [
         ("batching: {max_runing: 3}", "batching.max_runing", "did you mean batching.max_running?"),
         ("gatway: {}", "gatway", "did you mean gateway?"),
-        ("port: 3", "port", "did you mean gateway.port?"),
+        ("port: 3", "port", "did you mean gateway.port or gateway.admin.port?"),
+        (
+            "tenants: {named: {team-a: {max_token: 3}}}",
+            "tenants.named.team-a.max_token",
+            "did you mean tenants.named.team-a.max_tokens?",
+        ),
+        (
+            "tenants: {named: {team-a: {colour: 3}}}",
+            "tenants.named.team-a.colour",
+            "remove it; the keys of tenants.named.team-a are requests_per_minute, ",
+        ),
+        ("tenants: {named: {team-a: 3}}", "tenants.named.team-a", "set its keys, such as "),
         ("engine: {max-waiting: 3}", "engine.max-waiting", "did you mean batching.max_waiting?"),
         ("gateway.port: 3", "gateway.port", "write it as nested sections: gateway: {port: …}"),
         ("weights: {zzz: 3}", "weights.zzz", "remove it; the keys of weights are precision"),
@@ -169,7 +211,6 @@ def test_an_unknown_variable_is_refused_in_its_own_spelling(examined: Examiner) 
         ("backend: vllm", "backend"),
         ("backend: sglang", "backend"),
         ("backend: remote", "backend"),
-        ("gateway: {auth: {mode: jwt}}", "gateway.auth.mode"),
     ],
 )
 def test_what_is_planned_but_not_built_says_so(examined: Examiner, file: str, path: str) -> None:
@@ -267,3 +308,60 @@ def test_every_key_has_a_description_and_a_type_in_words() -> None:
     for key in keys().values():
         assert key.description.endswith(".")
         assert key.expects
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("keys", "is no URL"),
+        ("https://", "is no URL"),
+        ("https://[::1", "is no URL"),
+        ("file:///etc/keys", "is no URL"),
+        ("https://user:pass@host/keys", "holds credentials"),
+        ("http://idp.example.com/keys", "is not encrypted"),
+        ("http://127.0.0.1.example.com/keys", "is not encrypted"),
+    ],
+)
+def test_keys_of_a_provider_come_encrypted_from_one_place(
+    examined: Examiner, url: str, says: str
+) -> None:
+    problem = examined.problem(sets=[f"gateway.auth.jwt.jwks_url={url}"])
+    assert says in problem.reason
+    assert "user" not in str(problem)
+
+
+@pytest.mark.parametrize("url", ["https://idp/keys", "http://127.0.0.1:9/k", "http://[::1]/k"])
+def test_keys_may_come_from_this_machine_in_the_clear(examined: Examiner, url: str) -> None:
+    assert examined(sets=[f"gateway.auth.jwt.jwks_url={url}"]).resolved is not None
+
+
+def test_a_shared_secret_is_no_way_to_sign_tokens(examined: Examiner) -> None:
+    problem = examined.problem("gateway: {auth: {jwt: {algorithms: [RS256, HS256]}}}")
+    assert problem.path == "gateway.auth.jwt.algorithms"
+
+
+def test_a_password_does_not_stand_in_the_address_of_redis(examined: Examiner) -> None:
+    problem = examined.problem(sets=["tenants.redis.url=redis://:hunter2@host"])
+    assert problem.reason == "the value holds a password"
+    assert "hunter2" not in str(problem)
+
+
+def test_a_tenant_needs_a_name_that_can_be_written_anywhere(examined: Examiner) -> None:
+    for name in ("a b", "-a", "ü", "a" * 129):
+        problem = examined.problem(f"tenants: {{named: {{'{name}': {{max_tokens: 1}}}}}}")
+        assert problem.reason == "has a name that cannot be used"
+
+
+def test_the_limits_of_a_tenant_stand_over_the_default(examined: Examiner) -> None:
+    resolved = examined(
+        """
+        tenants:
+          default: {requests_per_minute: 60, max_tokens: 100, priority: low}
+          named: {team-a: {requests_per_minute: 600, max_tokens: null}}
+        """
+    ).resolved
+    assert resolved is not None
+    tenants = resolved.deployment.tenants
+    limits = tenants.named["team-a"].over(tenants.default)
+    assert (limits.requests_per_minute, limits.max_tokens, limits.priority) == (600, None, "low")
+    assert str(resolved.provenance("tenants.named.team-a.max_tokens")).endswith("deploy.yaml:4")

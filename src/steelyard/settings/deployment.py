@@ -18,6 +18,7 @@ from steelyard.settings.sections import (
     TelemetrySettings,
     WeightsSettings,
 )
+from steelyard.settings.tenants import TenantsSettings
 
 __all__ = ["Deployment"]
 
@@ -42,6 +43,7 @@ class Deployment(Section):
     batching: BatchingSettings = BatchingSettings()
     kv_cache: KVCacheSettings = KVCacheSettings()
     gateway: GatewaySettings = GatewaySettings()
+    tenants: TenantsSettings = TenantsSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
     @property

@@ -1,4 +1,4 @@
-"""The sections of the deployment file that say who may knock at the door, and how hard.
+"""The sections of the deployment file that say where the door is, and how hard one may knock.
 
 Values only; `rules` holds what they must not be together, the package `gateway` obeys them.
 """
@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from steelyard.settings._section import Section
+from steelyard.settings.access import AdminSettings, AuthSettings
 from steelyard.settings.quantities import BadValue, Count, Seconds, Size
 
-__all__ = ["AuthSettings", "CorsSettings", "GatewaySettings", "LimitsSettings"]
+__all__ = ["CorsSettings", "GatewaySettings", "LimitsSettings"]
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}")
 
@@ -53,13 +54,6 @@ class CorsSettings(Section):
     origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = Field(default=(), strict=False)
     """Allowed origins, such as `https://app.example.com`; `*` allows all; empty switches CORS
     off."""
-
-
-class AuthSettings(Section):
-    """Who may use the API."""
-
-    mode: Literal["none"] = "none"
-    """`none`: whoever reaches the port."""
 
 
 class LimitsSettings(Section):
@@ -115,7 +109,16 @@ class GatewaySettings(Section):
     insecure: bool = False
     """Yes, serve other machines although everyone who reaches the port may use the model. Right
     inside a container or a private network behind a proxy that authenticates."""
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
+    """Processes that serve the port together, each with one core's worth of requests. Queues and
+    connections are counted in each of them; so are tenants' budgets, unless `tenants.redis` is
+    set."""
     auth: AuthSettings = AuthSettings()
+    admin: AdminSettings = AdminSettings()
+    metrics: Literal["auto", "door", "admin"] = "auto"
+    """Where `/metrics` is: on the listener of `gateway.admin`, on this port, or, with `auto`, on
+    that listener when there is one. This port asks for the grant `llm:admin` first, unless
+    `auth.mode` is `none`."""
     cors: CorsSettings = CorsSettings()
     limits: LimitsSettings = LimitsSettings()
     keepalive_comment_s: Seconds = 15.0

@@ -5,18 +5,24 @@ cannot disagree with them.
 """
 
 import functools
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import Any, get_args, get_origin
 
 from steelyard.settings._section import Section
 from steelyard.settings.deployment import Deployment
 from steelyard.settings.quantities import LARGEST_BYTES, Size, format_bytes
 
-__all__ = ["Key", "Path", "dotted", "keys", "sections"]
+__all__ = ["ANY", "Key", "Path", "dotted", "find_key", "is_name", "keys", "pattern", "sections"]
 
 Path = tuple[str, ...]
 """Where a value lives: `("gateway", "port")`."""
+
+ANY = "NAME"
+"""Stands for a name that the file makes up: `tenants.named.NAME.max_tokens`."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ def dotted(path: Path) -> str:
 
 @functools.cache
 def keys() -> dict[Path, Key]:
-    """All keys by path, in the order of the file."""
+    """All keys by path, in the order of the file; made-up names are `ANY`."""
     return {key.path: key for key in _keys_of(Deployment, ())}
 
 
@@ -69,12 +75,34 @@ def sections() -> dict[Path, str]:
     return dict(_sections_of(Deployment, ()))
 
 
+def find_key(path: Path) -> Key | None:
+    """The key of `path`, with the names it has there; None when it is no key."""
+    key = keys().get(pattern(path))
+    return key if key is None or key.path == path else replace(key, path=path)
+
+
+def pattern(path: Path) -> Path:
+    """`path` with `ANY` for the names that the file made up."""
+    for length in range(1, len(path)):
+        if (*path[:length], ANY) in sections():
+            return (*path[:length], ANY, *path[length + 1 :])
+    return path
+
+
+def is_name(text: str) -> bool:
+    """True for what the file may call a tenant or a plan."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _keys_of(section: type[Section], at: Path) -> Iterator[Key]:
     schemas = section.model_json_schema()["properties"]
     for name, field in section.model_fields.items():
         path = (*at, name)
         if (inner := _as_section(field.annotation)) is not None:
             yield from _keys_of(inner, path)
+            continue
+        if (inner := _as_named_sections(field.annotation)) is not None:
+            yield from _keys_of(inner, (*path, ANY))
             continue
         schema = schemas[name]
         yield Key(
@@ -92,11 +120,19 @@ def _sections_of(section: type[Section], at: Path) -> Iterator[tuple[Path, str]]
         if (inner := _as_section(field.annotation)) is not None:
             yield (*at, name), _one_line(inner.__doc__)
             yield from _sections_of(inner, (*at, name))
+        elif (inner := _as_named_sections(field.annotation)) is not None:
+            yield (*at, name), _one_line(field.description)
+            yield (*at, name, ANY), _one_line(inner.__doc__)
 
 
 def _as_section(annotation: object) -> type[Section] | None:
     is_section = isinstance(annotation, type) and issubclass(annotation, Section)
     return annotation if is_section else None  # type: ignore[return-value]
+
+
+def _as_named_sections(annotation: object) -> type[Section] | None:
+    """The section of which there may be many, each under a name."""
+    return _as_section(get_args(annotation)[1]) if get_origin(annotation) is dict else None
 
 
 def _one_line(text: str | None) -> str:

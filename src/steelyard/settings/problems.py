@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from steelyard.contract.errors import SettingsError
-from steelyard.settings.keys import Path, dotted, keys, sections
+from steelyard.settings.keys import ANY, Path, dotted, find_key, keys, pattern, sections
 
 __all__ = ["Problem", "as_error", "printable", "shown", "unavailable_value", "unknown_key"]
 
@@ -90,14 +90,21 @@ def _shortened(text: str, limit: int = 48) -> str:
 def _suggestion(path: Path, spell: Callable[[Path], str]) -> str:
     parent, name = path[:-1], path[-1]
     split = (*parent, *name.split("."))
-    if "." in name and split in keys():
+    if "." in name and find_key(split) is not None:
         return f"write it as nested sections: {': {'.join(split)}: …{'}' * (len(split) - 1)}"
-    if close := _closest(path):
-        return f"did you mean {' or '.join(spell(known) for known in close)}?"
-    siblings = _children(parent)
+    if close := _closest(pattern(path)):
+        meant = (spell(_with_names_of(path, known)) for known in close)
+        return f"did you mean {' or '.join(meant)}?"
+    siblings = _children(pattern(path)[:-1])
     if not siblings:
         return "remove it; `steelyard config schema` lists all keys"
     return f"remove it; the keys of {dotted(parent) or 'the file'} are {', '.join(siblings)}"
+
+
+def _with_names_of(path: Path, known: Path) -> Path:
+    """`known` with the names that `path` has in the place of `ANY`."""
+    named = zip(known, (*path, *known[len(path) :]), strict=False)
+    return tuple(said if part == ANY else part for part, said in named)
 
 
 def _closest(path: Path) -> list[Path]:
@@ -149,13 +156,10 @@ _NOT_A_BACKEND = (
     "is not available in this version",
     "use embedded, which runs the model itself",
 )
-_NOT_AN_AUTH_MODE = (
-    "is not available in this version: the door checks no credentials",
-    "use none, and put a proxy that authenticates in front",
-)
+_USE_API_KEYS = ("is not what it is called", "use api_keys")
+_USE_JWT = ("is not what it is called", "use jwt, for tokens of an identity provider")
 _UNAVAILABLE_VALUES: dict[Path, dict[str, tuple[str, str]]] = {
     ("backend",): dict.fromkeys(("vllm", "sglang", "remote"), _NOT_A_BACKEND),
-    ("gateway", "auth", "mode"): dict.fromkeys(
-        ("jwt", "oidc", "api_key", "api_keys", "keys", "bearer", "token"), _NOT_AN_AUTH_MODE
-    ),
+    ("gateway", "auth", "mode"): dict.fromkeys(("api_key", "key", "keys"), _USE_API_KEYS)
+    | dict.fromkeys(("bearer", "oauth", "oauth2", "oidc", "token"), _USE_JWT),
 }

@@ -4,8 +4,8 @@ One idea: an entry that cannot stand (unknown key, value of the wrong type) is r
 out, and whatever lies under it is judged in its place, so that one run reports every problem.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -13,7 +13,17 @@ from pydantic import ValidationError
 
 from steelyard.contract.errors import SettingsError
 from steelyard.settings.deployment import Deployment
-from steelyard.settings.keys import Key, Path, dotted, keys, sections
+from steelyard.settings.keys import (
+    ANY,
+    Key,
+    Path,
+    dotted,
+    find_key,
+    is_name,
+    keys,
+    pattern,
+    sections,
+)
 from steelyard.settings.layers import (
     Entry,
     Flag,
@@ -29,6 +39,7 @@ from steelyard.settings.paths import default_cache_dir, environment, expanded, n
 from steelyard.settings.problems import (
     Problem,
     as_error,
+    printable,
     shown,
     unavailable_value,
     unknown_key,
@@ -70,15 +81,28 @@ class Resolved:
 
     def provenance(self, path: str) -> Source:
         """Where the value of a key, such as `gateway.port`, was said. `KeyError` for no key."""
-        key = keys()[tuple(path.split("."))]
+        if (key := find_key(tuple(path.split(".")))) is None:
+            raise KeyError(path)
         return self.sources.get(key.path, _DEFAULT)
 
     def as_rows(self) -> list[Row]:
         """Every value with its source, in the order of the file."""
+        found = (
+            replace(key, path=path) for key in keys().values() for path in self._paths(key.path)
+        )
         return [
-            Row(key, _value_at(self.deployment, path), self.sources.get(path, _DEFAULT))
-            for path, key in keys().items()
+            Row(key, _value_at(self.deployment, key.path), self.sources.get(key.path, _DEFAULT))
+            for key in found
         ]
+
+    def _paths(self, path: Path) -> Iterator[Path]:
+        """`path` itself, or one for each name that this deployment has in the place of `ANY`."""
+        if ANY not in path:
+            yield path
+            return
+        at = path.index(ANY)
+        for name in _value_at(self.deployment, path[:at]):  # type: ignore[attr-defined]
+            yield (*path[:at], name, *path[at + 1 :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +166,8 @@ def _stack(layers: Iterable[Layer], problems: list[Problem]) -> _Stacks:
     """Sort entries by key; those that are for no key become problems."""
     stacks: _Stacks = {}
     for entry in (entry for layer in layers for entry in layer.entries):
-        if (key := keys().get(entry.path)) is None:
+        key = find_key(entry.path)
+        if key is None or not _is_named_well(entry.path):
             problems.append(_misplaced(entry))
             continue
         value = entry.typed(key)
@@ -153,11 +178,20 @@ def _stack(layers: Iterable[Layer], problems: list[Problem]) -> _Stacks:
 def _misplaced(entry: Entry) -> Problem:
     where = str(entry.source)
     spell = variable_name if entry.source.kind is SourceKind.ENVIRONMENT else dotted
-    if entry.path not in sections():
+    if not _is_named_well(entry.path):
+        fix = "use up to 128 letters, digits and any of . _ : @ / + -"
+        return Problem(printable(entry.path), "has a name that cannot be used", fix, where)
+    section = pattern(entry.path)
+    if section not in sections():
         return unknown_key(entry.path, where, spell)
-    first = next(path for path in keys() if path[: len(entry.path)] == entry.path)
+    first = next(path for path in keys() if path[: len(section)] == section)
     fix = f"set its keys, such as {spell(first)}"
     return Problem(dotted(entry.path), "is a section, not a value", fix, where)
+
+
+def _is_named_well(path: Path) -> bool:
+    form = pattern(path)
+    return ANY not in form or is_name(path[form.index(ANY)])
 
 
 def _validate(stacks: _Stacks, problems: list[Problem]) -> tuple[Deployment, set[str]]:
@@ -194,20 +228,21 @@ def _reasons(error: ValidationError) -> dict[Path, BadValue | None]:
     for detail in error.errors(include_url=False, include_input=False):
         location = tuple(str(part) for part in detail["loc"])
         prefixes = (location[:end] for end in range(1, len(location) + 1))
-        path = next(prefix for prefix in prefixes if prefix in keys())
+        path = next(prefix for prefix in prefixes if find_key(prefix) is not None)
         own = detail.get("ctx", {}).get("error")
         reasons[path] = own if isinstance(own, BadValue) else reasons.get(path)
     return reasons
 
 
 def _bad_value(entry: Entry, own: BadValue | None) -> Problem:
-    key = keys()[entry.path]
+    key = find_key(entry.path)
+    assert key is not None, "entries that are for no key were taken out"
     reason, fix = "is not valid here", f"use {key.expects}"
     if unavailable := unavailable_value(entry.path, entry.value):
         reason, fix = unavailable
     elif own is not None:
         reason, fix = own.reason, own.fix or fix
-    elif "string" in key.types and isinstance(entry.value, bool | int | float):
+    elif key.types <= {"string", "null"} and isinstance(entry.value, bool | int | float):
         fix += ", in quotes"
     value = shown(entry.path, entry.value)
     return Problem(key.name, f"{value} {reason}", fix, str(entry.source))
@@ -244,5 +279,5 @@ def _said(paths: Iterable[str], stacks: _Stacks) -> str:
 def _value_at(deployment: Deployment, path: Path) -> object:
     value: object = deployment
     for name in path:
-        value = getattr(value, name)
+        value = value[name] if isinstance(value, dict) else getattr(value, name)
     return value

@@ -112,8 +112,62 @@ def _open_door_is_meant(deployment: Deployment) -> Iterator[Contradiction]:
             ("gateway.host", "gateway.auth.mode", "gateway.insecure"),
             f"{gateway.host} can be reached from other machines while gateway.auth.mode = none, "
             "so everyone who reaches the port may use the model",
-            "set gateway.insecure: true if something in front decides who gets there "
-            "(a container's port mapping, a proxy that authenticates), or listen on 127.0.0.1",
+            "set gateway.auth.mode, or gateway.insecure: true if something in front decides who "
+            "gets there (a container's port mapping, a proxy that authenticates), or listen on "
+            "127.0.0.1",
+        )
+
+
+def _credentials_can_be_checked(deployment: Deployment) -> Iterator[Contradiction]:
+    auth, jwt = deployment.gateway.auth, deployment.gateway.auth.jwt
+    needed = {
+        "api_keys": (
+            ("keys_file", auth.keys_file, "name the file that `steelyard keys new` writes"),
+        ),
+        "jwt": (
+            ("jwt.issuer", jwt.issuer, "name the provider as its tokens do in iss"),
+            ("jwt.audience", jwt.audience, "name this service as the tokens do in aud"),
+            ("jwt.jwks_url", jwt.jwks_url, "name the provider's jwks_uri"),
+        ),
+    }
+    for name, value, fix in needed.get(auth.mode, ()):
+        if not value:
+            path = f"gateway.auth.{name}"
+            yield Contradiction(
+                (path, "gateway.auth.mode"),
+                f"is not set, but gateway.auth.mode = {auth.mode} needs it",
+                fix,
+            )
+
+
+def _credentials_are_asked_for(deployment: Deployment) -> Iterator[Contradiction]:
+    auth = deployment.gateway.auth
+    for path, value, mode in (
+        ("gateway.auth.keys_file", auth.keys_file, "api_keys"),
+        ("gateway.auth.jwt.issuer", auth.jwt.issuer, "jwt"),
+        ("gateway.auth.revoked_file", auth.revoked_file, "jwt"),
+    ):
+        if value is not None and auth.mode == "none":
+            yield Contradiction(
+                (path, "gateway.auth.mode"),
+                "is set, but gateway.auth.mode = none asks nobody for credentials",
+                f"set gateway.auth.mode: {mode}, or remove it",
+            )
+
+
+def _metrics_have_a_place(deployment: Deployment) -> Iterator[Contradiction]:
+    gateway = deployment.gateway
+    if gateway.metrics == "admin" and gateway.admin.port is None and gateway.admin.socket is None:
+        yield Contradiction(
+            ("gateway.metrics", "gateway.admin.port", "gateway.admin.socket"),
+            "admin needs a listener for administration, and there is none",
+            "set gateway.admin.port, such as 8001, or gateway.admin.socket",
+        )
+    if gateway.admin.port is not None and gateway.admin.socket is not None:
+        yield Contradiction(
+            ("gateway.admin.port", "gateway.admin.socket"),
+            "is set together with gateway.admin.socket",
+            "keep one of them",
         )
 
 
@@ -136,6 +190,9 @@ RULES: tuple[Callable[[Deployment], Iterator[Contradiction]], ...] = (
     _default_is_allowed,
     _choices_fit_the_queues,
     _open_door_is_meant,
+    _credentials_can_be_checked,
+    _credentials_are_asked_for,
+    _metrics_have_a_place,
     _restarts_slow_down,
 )
 """Every rule; a new one is added here."""

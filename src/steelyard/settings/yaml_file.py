@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 
 import yaml
 
-from steelyard.settings.keys import Path, sections
+from steelyard.settings.keys import Path, pattern, sections
 from steelyard.settings.layers import Entry, Layer, Source, SourceKind
 from steelyard.settings.problems import Problem, printable
 
@@ -105,7 +105,7 @@ class _Reader:
             self._read_value(path, value_node, line)
 
     def _read_value(self, path: Path, node: yaml.Node, line: int) -> None:
-        is_section = path in sections()
+        is_section = pattern(path) in sections()
         if is_section and isinstance(node, yaml.MappingNode):
             self._read_section(node, path)
             return
