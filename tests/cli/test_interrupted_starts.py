@@ -56,9 +56,9 @@ def stuck_index() -> Iterator[str]:
     ("arguments", "number", "status"),
     [
         (("serve", "--port=0"), signal.SIGTERM, 143),
-        (("serve", "--port=0"), signal.SIGINT, 130),
         (("run", "hi"), signal.SIGINT, 130),
-        (("model", "pull", MODEL.name), signal.SIGTERM, 143),
+        pytest.param(("serve", "--port=0"), signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(("model", "pull", MODEL.name), signal.SIGTERM, 143, marks=pytest.mark.slow),
     ],
 )
 def test_an_interrupted_download_keeps_what_it_has(

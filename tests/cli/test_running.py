@@ -25,9 +25,13 @@ def test_a_prompt_comes_from_standard_input_and_may_be_in_any_script(stage: Stag
     piped = stage.run("run", "-", *options, stdin=text.encode())
     assert given.process.returncode == piped.process.returncode == 0
     assert given.stdout == piped.stdout
-    ascii_only = {"PYTHONIOENCODING": "ascii"}
-    stage.variables.update(ascii_only)
-    assert stage.run("run", text, *options).process.returncode == 0
+
+
+def test_a_terminal_that_knows_few_characters_gets_the_others_replaced(stage: Stage) -> None:
+    stage.variables["PYTHONIOENCODING"] = "ascii"
+    command = stage.run("run", "hi", "-m", str(stage.model), "--max-tokens", "50")
+    assert command.process.returncode == 0
+    assert "?" in command.stdout
 
 
 def test_a_running_server_gives_the_same_answers(stage: Stage) -> None:
@@ -41,8 +45,15 @@ def test_a_running_server_gives_the_same_answers(stage: Stage) -> None:
     assert service.metric('steelyard_requests_received_total{model="tiny"}') == 2
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("when", ["loading", "answering"])
+@pytest.mark.parametrize(
+    ("number", "status", "when"),
+    [
+        (signal.SIGINT, 130, "answering"),
+        (signal.SIGTERM, 143, "loading"),
+        pytest.param(signal.SIGINT, 130, "loading", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, "answering", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupted_command_ends_at_once_and_cleanly(
     stage: Stage, number: int, status: int, when: str
 ) -> None:
@@ -101,6 +112,7 @@ def test_an_engine_that_dies_in_the_middle_is_told(stage: Stage) -> None:
     assert stage.leftovers == []
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_engine_is_slow_and_says_so(stage: Stage) -> None:
     stage.variables.update(PATH=str(stage.folder), CXX="")
     program = (sys.executable, "-m", "steelyard.cli")

@@ -39,7 +39,9 @@ def test_it_tells_how_to_reach_it_and_keeps_standard_output_clean(stage: Stage) 
     assert service.stdout == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
 def test_a_signal_lets_streams_finish_and_leaves_nothing_behind(stage: Stage, number: int) -> None:
     stage.fake_model(step_s=0.02)
     service = stage.serve()

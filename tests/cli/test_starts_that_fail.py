@@ -1,5 +1,6 @@
 """A start that cannot work ends with a sentence, a way out and the right status, and at once."""
 
+import logging
 import shutil
 import signal
 import socket
@@ -68,10 +69,15 @@ ROWS = [
 
 
 @pytest.fixture
-def signals_as_before() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+def process_as_before() -> Iterator[None]:
+    """Undoes what a command does to its process: handlers of signals, and of the log."""
+    root = logging.getLogger()
+    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers, level = root.handlers[:], root.level
     yield
-    for number, handler in before.items():
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for number, handler in signals.items():
         signal.signal(number, handler)
 
 
@@ -79,7 +85,7 @@ def signals_as_before() -> Iterator[None]:
 def test_a_bad_start_is_explained(
     row: BadStart,
     stage: Stage,
-    signals_as_before: None,
+    process_as_before: None,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from steelyard.cli.loading import LoadedFiles
 from steelyard.cli.progress import EngineProgress
@@ -44,6 +44,8 @@ __all__ = [
     "run_in_loop",
     "run_service",
 ]
+
+ResultT = TypeVar("ResultT")
 
 Announce = Callable[[str, int, EngineInfo], None]
 """Told host, port and engine once requests can be served."""
@@ -82,9 +84,9 @@ async def run_service(resolved: Resolved, files: LoadedFiles, announce: Announce
         service = _Service(served, gateway, make_sampler(resolved, served, metrics), signals)
         try:
             with progress.open():
-                is_ready = await service.startup()
-            if is_ready:
-                announce(*gateway.address, served.engine.info)
+                info = await service.startup()
+            if info is not None:
+                announce(*gateway.address, info)
                 await service.main_loop()
         finally:
             await service.shutdown()
@@ -100,26 +102,26 @@ class _Service:
         sampler: HardwareSampler,
         signals: StopSignals,
     ) -> None:
+        self._served = served
         self._keeper = served.keeper
         self._gateway = gateway
         self._sampler = sampler
         self._signals = signals
         self._sampling: asyncio.Task[None] | None = None
 
-    async def startup(self) -> bool:
-        """True once the engine is ready, False when a signal came before. Raises what is wrong."""
+    async def startup(self) -> EngineInfo | None:
+        """The engine, once it is ready; None when a signal came before. Raises what is wrong."""
         await self._gateway.startup()
         self._sampling = asyncio.create_task(self._sampler.run())
         self._keeper.startup()
-        return await _is_first(self._keeper.wait_ready(), self._signals.first)
+        return await _unless(self._signals.first, self._served.wait_ready())
 
     async def main_loop(self) -> None:
         """Return when a signal came. Raises what broke the engine for good."""
 
-        async def break_down() -> None:
-            raise await self._keeper.wait_broken()
-
-        await _is_first(break_down(), self._signals.first)
+        broken = await _unless(self._signals.first, self._keeper.wait_broken())
+        if broken is not None:
+            raise broken
 
     async def shutdown(self) -> None:
         """Door first, so that running requests still have an engine."""
@@ -127,7 +129,8 @@ class _Service:
         if self._sampling is not None:
             await _cancel(self._sampling)
         stopping = asyncio.create_task(self._keeper.shutdown())
-        if not await _is_first(asyncio.shield(stopping), self._signals.second):
+        await _unless(self._signals.second, asyncio.shield(stopping))
+        if not stopping.done():
             self._keeper.kill()
             await stopping
 
@@ -147,7 +150,7 @@ async def private_engine(resolved: Resolved, files: LoadedFiles) -> AsyncIterato
         try:
             served.keeper.startup()
             with progress.open():
-                await served.keeper.wait_ready()
+                await served.wait_ready()
             yield served
         finally:
             await served.keeper.shutdown()
@@ -168,19 +171,13 @@ def run_in_loop(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
-async def _is_first(work: Awaitable[None], stop: asyncio.Event) -> bool:
-    """True when `work` is done before `stop` is set, else it is cancelled.
-
-    Raises what `work` raises.
-    """
+async def _unless(stop: asyncio.Event, work: Awaitable[ResultT]) -> ResultT | None:
+    """The result of `work`; None, and `work` cancelled, when `stop` is set before."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-            return True
-        return False
+        return working.result() if working.done() else None
     finally:
         await _cancel(stopping)
         await _cancel(working)

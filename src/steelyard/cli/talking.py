@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from steelyard.contract import Engine, GenerateRequest, SamplingParams, TokenChunk
+from steelyard.contract import (
+    Engine,
+    EngineInfo,
+    GenerateRequest,
+    SamplingParams,
+    TokenChunk,
+)
 from steelyard.contract.errors import EngineLost, InternalError, InvalidRequest, NotFound
 from steelyard.text.text_model import TextModel
 
@@ -55,7 +61,7 @@ class EngineTalker:
     """Asks an engine directly."""
 
     def __init__(
-        self, engine: Engine, text: TextModel, wait_ready: Callable[[], Awaitable[None]]
+        self, engine: Engine, text: TextModel, wait_ready: Callable[[], Awaitable[EngineInfo]]
     ) -> None:
         """`wait_ready` returns at once unless the engine is being restarted."""
         self._engine = engine
@@ -73,8 +79,8 @@ class EngineTalker:
     async def _continue(
         self, prompt_ids: Sequence[int], wishes: Wishes
     ) -> AsyncGenerator[str, None]:
-        await self._wait_ready()
-        left = max(self._engine.info.context_tokens - len(prompt_ids), 1)
+        info = await self._wait_ready()
+        left = max(info.context_tokens - len(prompt_ids), 1)
         sampling = SamplingParams(
             max_tokens=min(wishes.max_tokens or left, left),
             temperature=wishes.temperature,

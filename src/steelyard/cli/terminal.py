@@ -62,7 +62,7 @@ _STEERING = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("
 @contextlib.asynccontextmanager
 async def _own_engine(resolved: Resolved, files: LoadedFiles) -> AsyncIterator[Talker]:
     async with private_engine(resolved, files) as served:
-        yield EngineTalker(served.engine, files.text, served.keeper.wait_ready)
+        yield EngineTalker(served.engine, files.text, served.wait_ready)
 
 
 @contextlib.asynccontextmanager

@@ -16,8 +16,8 @@ from steelyard.backends.embedded import EmbeddedEngine
 from steelyard.backends.fake import FakeEngine, FakeEngineConfig
 from steelyard.checkpoints import Checkpoint
 from steelyard.cli.loading import LoadedFiles
-from steelyard.contract import Engine, RealClock
-from steelyard.contract.errors import SettingsError, SteelyardError
+from steelyard.contract import Engine, EngineInfo, RealClock
+from steelyard.contract.errors import EngineStarting, SettingsError, SteelyardError
 from steelyard.engine.config import EngineConfig
 from steelyard.fleet.config import RestartPolicy
 from steelyard.fleet.process import LocalLauncher, engine_command
@@ -47,6 +47,8 @@ _STOP_MARGIN_S = 10.0
 
 _SILENCE_MARGIN_S = 10.0
 """Between the engine's own limit for a step and taking it for mute."""
+
+_NOTICE_S = 0.02
 
 _WAITING_PER_RUNNING = 4
 """Requests given to the engine beyond those that run: enough that a freed place is filled at once,
@@ -85,6 +87,15 @@ class ServedEngine:
     keeper: Keeper
     pid: Callable[[], int | None]
     """Of its process now; None while there is none, or when it is none of its own."""
+
+    async def wait_ready(self) -> EngineInfo:
+        """What is known of it once it is ready. Raises what keeps it from becoming so."""
+        while True:
+            await self.keeper.wait_ready()
+            try:
+                return self.engine.info
+            except EngineStarting:  # it has just died, which its keeper will notice in a moment
+                await asyncio.sleep(_NOTICE_S)
 
 
 class InProcess:
