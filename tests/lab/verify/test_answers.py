@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from steelyard.lab.verify.answers import Malformed, read_answer, read_stream
+from steelyard.lab.verify.answers import Malformed
 from steelyard.lab.verify.endpoints import Endpoint
 from steelyard.lab.verify.exchange import Exchange, HttpRequest, Piece
 from steelyard.lab.verify.http_answer import AnswerHead
+from steelyard.lab.verify.reading import read_answer, read_stream
 
 HEAD: dict[str, Any] = {"id": "x", "object": "o", "created": 1, "model": "m"}
 USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}

@@ -14,20 +14,32 @@ from steelyard.lab.verify.exchange import Exchange, HttpRequest, Piece
 from steelyard.lab.verify.http_answer import AnswerParser
 from steelyard.lab.verify.target import Target
 
-__all__ = ["Connection", "OpenExchange", "send"]
+__all__ = ["CANNOT_CONNECT", "Connection", "OpenExchange", "send"]
 
+_CONNECT_S = 10.0
 _READ_BYTES = 64 * 1024
 _CHUNK_BYTES = 100
 
 
-async def send(target: Target, request: HttpRequest) -> Exchange:
-    """One request on a connection of its own."""
+CANNOT_CONNECT = (OSError, UnicodeError)
+"""What opening a connection raises: nobody there, no such name, no trusted certificate, silence."""
+
+
+async def send(target: Target, request: HttpRequest, *, timeout_s: float | None = None) -> Exchange:
+    """One request on a connection of its own. `timeout_s` None leaves the waiting to the caller."""
     try:
         connection = await Connection.open(target)
-    except (OSError, ssl.SSLError) as error:
-        return Exchange(request, None, (), (f"cannot connect: {error}",), 0.0)
+    except CANNOT_CONNECT as error:
+        why = f"cannot connect: {error or 'no answer'}"
+        return Exchange(request, None, (), (why,), 0.0)
     async with contextlib.aclosing(connection):
-        return await connection.send(request)
+        opened = await connection.begin(request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await opened.finish()
+        except TimeoutError:
+            opened.fail(f"no answer within {timeout_s:g} s")
+            return opened.exchange()
 
 
 class Connection:
@@ -44,9 +56,10 @@ class Connection:
 
     @classmethod
     async def open(cls, target: Target) -> "Connection":
-        """Raises `OSError` when nobody listens, or the certificate is not trusted."""
+        """Raises one of `CANNOT_CONNECT`."""
         context = ssl.create_default_context() if target.is_tls else None
-        reader, writer = await asyncio.open_connection(target.host, target.port, ssl=context)
+        async with asyncio.timeout(_CONNECT_S):
+            reader, writer = await asyncio.open_connection(target.host, target.port, ssl=context)
         return cls(target, reader, writer)
 
     async def send(self, request: HttpRequest) -> Exchange:
@@ -85,7 +98,7 @@ class Connection:
     async def aclose(self) -> None:
         """Close the connection, whatever is under way on it."""
         self._writer.close()
-        with contextlib.suppress(OSError, ssl.SSLError):
+        with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
     async def _write(self, data: bytes, opened: list["OpenExchange"]) -> None:

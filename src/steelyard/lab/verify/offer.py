@@ -17,6 +17,8 @@ from steelyard.lab.verify.target import Target
 
 __all__ = ["Offer", "discover", "post"]
 
+_PATIENCE_S = 60.0
+"""For the first answers: a server may have to load or compile something for them."""
 _ABSENT = frozenset({0, 404, 405, 501})
 
 _POSTS = (
@@ -69,7 +71,7 @@ async def discover(target: Target) -> Offer:
     `UnknownModel` when there is no model to verify, `InvalidRequest` when nothing that produces
     text is there.
     """
-    listing = await send(target, HttpRequest("GET", "/v1/models"))
+    listing = await _get(target, "/v1/models")
     if listing.head is None:
         raise EngineLost(f"{target.url}: {'; '.join(listing.faults)}")
     if listing.status in (401, 403):
@@ -104,7 +106,12 @@ async def discover(target: Target) -> Offer:
 
 async def post(target: Target, path: str, body: Any) -> Exchange:
     """POST a value as JSON."""
-    return await send(target, HttpRequest("POST", path, msgspec.json.encode(body)))
+    request = HttpRequest("POST", path, msgspec.json.encode(body))
+    return await send(target, request, timeout_s=_PATIENCE_S)
+
+
+async def _get(target: Target, path: str) -> Exchange:
+    return await send(target, HttpRequest("GET", path), timeout_s=_PATIENCE_S)
 
 
 async def _with_abilities(target: Target, offer: Offer) -> Offer:
@@ -114,7 +121,7 @@ async def _with_abilities(target: Target, offer: Offer) -> Offer:
     unknown = await post(target, first.path, body)
     gauge = None
     if "/metrics" in offer.paths:
-        metrics = await send(target, HttpRequest("GET", "/metrics"))
+        metrics = await _get(target, "/metrics")
         names = read_metrics(metrics.body.decode("utf-8", "replace")).values
         gauge = next((name for name in RUNNING_GAUGES if name in names), None)
     return replace(
@@ -129,7 +136,7 @@ async def _paths(target: Target) -> frozenset[str]:
     """Those of the known paths that are there."""
     found = {path for path in _POSTS if (await post(target, path, {})).status not in _ABSENT}
     for path in _GETS:
-        if (await send(target, HttpRequest("GET", path))).status not in _ABSENT:
+        if (await _get(target, path)).status not in _ABSENT:
             found.add(path)
     return frozenset(found)
 
@@ -146,7 +153,7 @@ async def _gives_logprobs(target: Target, endpoint: Endpoint, model: str) -> boo
 async def _object(target: Target, path: str, paths: frozenset[str]) -> dict[str, Any]:
     if path not in paths:
         return {}
-    return _decoded(await send(target, HttpRequest("GET", path)))
+    return _decoded(await _get(target, path))
 
 
 def _decoded(exchange: Exchange) -> dict[str, Any]:

@@ -10,19 +10,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from steelyard.lab.verify.answers import (
-    Answer,
-    Choice,
-    Malformed,
-    StreamedAnswer,
-    read_answer,
-    read_stream,
-)
+from steelyard.lab.verify.answers import Answer, Choice, Malformed, StreamedAnswer
 from steelyard.lab.verify.endpoints import Endpoint, Subject, request_body
 from steelyard.lab.verify.exchange import Exchange, HttpRequest, excerpt
 from steelyard.lab.verify.findings import CheckFailed, NotOffered
-from steelyard.lab.verify.http_client import Connection, send
+from steelyard.lab.verify.http_client import CANNOT_CONNECT, Connection, send
 from steelyard.lab.verify.offer import Offer
+from steelyard.lab.verify.reading import read_answer, read_stream
 from steelyard.lab.verify.schemas import ErrorBody
 from steelyard.lab.verify.target import Target, VerifyConfig
 from steelyard.lab.verify.ties import divergence
@@ -119,8 +113,8 @@ class Probe:
         """A connection for several requests. The caller closes it."""
         try:
             return await Connection.open(self.target)
-        except OSError as error:
-            self.fail(f"cannot connect: {error}")
+        except CANNOT_CONNECT as error:
+            self.fail(f"cannot connect: {error or 'no answer'}")
 
     # Judging
 

@@ -88,6 +88,8 @@ async def _text(probe: Probe, endpoint: Endpoint) -> None:
         answer = await _ask(probe, endpoint, subject, max_tokens=20)
         if answer.finish_reason == "stop":
             continue  # the end token may have an entry, and no text
+        if answer.choice.reasoning:
+            probe.skip("thoughts are told apart from the text")
         joined = _joined(_tokens(answer))
         whole, said = joined.partition("\ufffd")[0], answer.text.partition("\ufffd")[0]
         # A character cut by max_tokens may be shown as one sign or another, or not at all.

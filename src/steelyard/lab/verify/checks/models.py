@@ -1,18 +1,21 @@
 """Checks of the list of models."""
 
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from steelyard.lab.verify.answers import Malformed, convert
+from steelyard.lab.verify.answers import Malformed
 from steelyard.lab.verify.check import check
 from steelyard.lab.verify.endpoints import Endpoint, request_body
 from steelyard.lab.verify.exchange import Exchange, HttpRequest
 from steelyard.lab.verify.probe import Probe
+from steelyard.lab.verify.reading import convert
 from steelyard.lab.verify.schemas import ModelCard, ModelList
 
 __all__ = ["CHECKS"]
 
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 _MAX_MODELS = 8
 
 
@@ -77,7 +80,7 @@ async def _ask(probe: Probe, path: str, model: str) -> int:
     return (await probe.send(HttpRequest("POST", path, msgspec.json.encode(body)))).status
 
 
-def _read(probe: Probe, exchange: Exchange, schema: type[msgspec.Struct]):  # type: ignore[no-untyped-def]
+def _read(probe: Probe, exchange: Exchange, schema: type[StructT]) -> StructT:
     probe.claim(exchange.is_ok, f"status {exchange.status}", exchange)
     probe.claim(
         exchange.content_type == "application/json",
