@@ -31,6 +31,11 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Operating-system process; 0 when the engine is not a process of this machine."""
     kv_block_tokens: int = 0
     kv_blocks_total: int = 0
+    max_running: int = 0
+    """Sequences it computes at once; 0 when it does not say."""
+    can_continue: bool = True
+    """Whether it takes `emitted_ids`. False for endpoints that only speak text: a stream that
+    broke there cannot be continued."""
     details: dict[str, str] = {}
     """For people: device, precision, kernels, bytes of weights and KV, seconds to load."""
 

@@ -177,6 +177,7 @@ def _describe(
         pid=os.getpid(),
         kv_block_tokens=min(group.block_tokens for group in model.groups),
         kv_blocks_total=scheduler.status_counters.kv_blocks_total,
+        max_running=min(config.max_running, config.max_step_tokens),
         details={
             "checkpoint": Path(config.checkpoint).name,
             **model.details,

@@ -85,8 +85,9 @@ class RetryConfig:
     """Bound for requests that make every replica fail after a few tokens."""
     budget_share: float = 0.2
     """Retries allowed per first attempt, over all requests: a failing service is not asked twice
-    as much. Streams whose replica is gone are moved beyond it, since their load went with it."""
-    budget_reserve: int = 10
+    as much. It binds requests that a live replica failed before their first token. Streams that
+    have begun, and requests whose replica is gone, go on without it."""
+    budget_reserve: float = 20.0
     """Retries that can be saved up, and are there at the start."""
     budget_per_s: float = 1.0
     """Retries earned by time alone, so that a quiet service may retry too."""

@@ -109,6 +109,7 @@ class FakeEngine:
             end_token_ids=self.config.end_token_ids,
             epoch=f"fake-{self.config.seed}",
             kv_block_tokens=self.config.block_tokens,
+            max_running=self.config.max_running,
             details={"engine": "fake"},
         )
 
