@@ -1,6 +1,7 @@
 """`steelyard run`: the answer on standard output, everything else elsewhere, and a clean end."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -99,6 +100,18 @@ def test_a_reader_that_leaves_ends_the_command_quietly(stage: Stage) -> None:
     assert command.returncode == 1
     assert printed == b""
     assert stage.leftovers == []
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_is_no_trouble(stage: Stage, closed: int) -> None:
+    arguments = ["run", "hi", "-m", str(stage.model), "--max-tokens", "3"]
+    line = shlex.join([*FAKE, *arguments]) + f" {closed}>&-"
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=ROOT, env=stage.environment, capture_output=True, timeout=30
+    )
+    assert done.returncode == 0
+    assert bool(done.stdout) == (closed == 2)
+    assert done.stderr == b""
 
 
 def test_an_engine_that_dies_in_the_middle_is_told(stage: Stage) -> None:

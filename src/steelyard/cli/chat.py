@@ -7,6 +7,7 @@ that line editing and Ctrl-C behave as everywhere.
 import asyncio
 import contextlib
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,18 +62,18 @@ def chat(
     """
     from steelyard.cli.service import new_runner
     from steelyard.cli.talking import Wishes
-    from steelyard.cli.terminal import open_talker, set_up_streams
+    from steelyard.cli.terminal import open_talker, opening_of, set_up_streams
     from steelyard.telemetry import configure_logging
 
     resolved = resolve_options(config, sets, [("model", model, "MODEL")])
     configure_logging(resolved.deployment.telemetry.log.format, "warning")
+    opening = opening_of(system)
     talking = open_talker(resolved, url, model)
     set_up_streams()
     with new_runner() as runner:
         talker = runner.run(talking.__aenter__())
         try:
-            chatter = _Chatter(runner, talker, Wishes(max_tokens, temperature), system)
-            chatter.main_loop()
+            _Chatter(runner, talker, Wishes(max_tokens, temperature), opening).main_loop()
         finally:
             runner.run(talking.__aexit__(None, None, None))
 
@@ -81,15 +82,17 @@ class _Chatter:
     """One conversation, from line to line."""
 
     def __init__(
-        self, runner: asyncio.Runner, talker: "Talker", wishes: "Wishes", system: str | None
+        self,
+        runner: asyncio.Runner,
+        talker: "Talker",
+        wishes: "Wishes",
+        opening: "Sequence[Message]",
     ) -> None:
         self._runner = runner
         self._talker = talker
         self._wishes = wishes
-        self._start: list[Message] = []
-        if system is not None:
-            self._start.append({"role": "system", "content": system})
-        self._history = list(self._start)
+        self._opening = opening
+        self._history = list(opening)
 
     def main_loop(self) -> None:
         """Return when the user has said goodbye, or the input ends."""
@@ -102,7 +105,7 @@ class _Chatter:
                 case "/bye":
                     return
                 case "/new":
-                    self._history = list(self._start)
+                    self._history = list(self._opening)
                     _note("The conversation is forgotten.")
                 case "/help" | "/?":
                     _note(_HELP)

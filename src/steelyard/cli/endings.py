@@ -25,6 +25,7 @@ _SIGNALLED = 128
 
 def run_command(command: Callable[[], object]) -> None:
     """Run `command`, which ends the process or returns; what it raises is told in words."""
+    _fill_standard_streams()
     for number in _TerminationRequest.SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _termination)
@@ -57,6 +58,18 @@ def print_error(error: SteelyardError) -> None:
     if error.fix:
         text.append(_printable(f"\nFix: {error.fix}"))
     Console(stderr=True, highlight=False, soft_wrap=True).print(text)
+
+
+def _fill_standard_streams() -> None:
+    """Have nothing of ours get the number of a stream that was closed, as with `2>&-`.
+
+    What is printed would land there, and uvloop ends the process for it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
 class _TerminationRequest:

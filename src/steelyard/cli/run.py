@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from steelyard.cli.options import (
     examples,
     resolve_options,
 )
-
-if TYPE_CHECKING:  # the command imports them when it runs: `--help` should not pay for them
-    from steelyard.cli.talking import Message
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -59,7 +56,7 @@ def run(
     """
     from steelyard.cli.service import run_in_loop
     from steelyard.cli.talking import Wishes
-    from steelyard.cli.terminal import open_talker, set_up_streams, show
+    from steelyard.cli.terminal import open_talker, opening_of, set_up_streams, show
     from steelyard.telemetry import configure_logging
 
     if raw and system is not None:
@@ -67,17 +64,14 @@ def run(
     resolved = resolve_options(config, sets, [("model", model, "--model")])
     configure_logging(resolved.deployment.telemetry.log.format, "warning")
     question = _question(prompt)
+    messages = [*opening_of(system), {"role": "user", "content": question}]
     wishes = Wishes(max_tokens=max_tokens, temperature=temperature, seed=seed)
     talking = open_talker(resolved, url, model)
     set_up_streams()
 
     async def answer() -> None:
         async with talking as talker:
-            pieces = (
-                talker.complete(question, wishes)
-                if raw
-                else talker.answer(_conversation(system, question), wishes)
-            )
+            pieces = talker.complete(question, wishes) if raw else talker.answer(messages, wishes)
             # Closed before the engine is, which would otherwise finish an answer nobody reads.
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
@@ -99,8 +93,3 @@ def _question(prompt: str) -> str:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest("is not UTF-8", param="standard input") from error
-
-
-def _conversation(system: str | None, question: str) -> "list[Message]":
-    opening = [] if system is None else [{"role": "system", "content": system}]
-    return [*opening, {"role": "user", "content": question}]

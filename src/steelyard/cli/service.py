@@ -118,7 +118,6 @@ class _Service:
 
     async def main_loop(self) -> None:
         """Return when a signal came. Raises what broke the engine for good."""
-
         broken = await _unless(self._signals.first, self._keeper.wait_broken())
         if broken is not None:
             raise broken

@@ -9,11 +9,11 @@ import aiohttp
 
 from steelyard.cli.loading import LoadedFiles, load_files
 from steelyard.cli.service import private_engine
-from steelyard.cli.talking import EngineTalker, ServerTalker, Talker
+from steelyard.cli.talking import EngineTalker, Message, ServerTalker, Talker
 from steelyard.contract.errors import InvalidRequest
 from steelyard.settings import Resolved
 
-__all__ = ["open_talker", "require_text", "set_up_streams", "show"]
+__all__ = ["open_talker", "opening_of", "require_text", "set_up_streams", "show"]
 
 _CONNECT_S = 10.0
 _SILENCE_S = 600.0
@@ -30,6 +30,13 @@ def open_talker(
     if url is not None:
         return _server(url, model)
     return _own_engine(resolved, load_files(resolved))
+
+
+def opening_of(system: str | None) -> list[Message]:
+    """How a conversation begins: with the system prompt, if there is one."""
+    if system is None:
+        return []
+    return [{"role": "system", "content": require_text(system, "--system")}]
 
 
 def require_text(text: str, what: str) -> str:
