@@ -12,12 +12,21 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from steelyard.telemetry.catalogue import CATALOGUE, Kind, MetricSpec
+from steelyard.telemetry.catalogue import CATALOGUE, Kind, Merge, MetricSpec
 
-__all__ = ["MAX_LABEL_VALUES", "OTHER", "Counter", "Gauge", "Histogram", "Instruments"]
+__all__ = [
+    "MAX_LABEL_VALUES",
+    "OTHER",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "Instruments",
+    "MetricsSnapshot",
+]
 
 MAX_LABEL_VALUES = 1000
 """Distinct values of one label; later ones are counted under `OTHER`."""
@@ -72,6 +81,16 @@ class Histogram:
     def count(self) -> int:
         return sum(self._counts)
 
+    def counts(self) -> tuple[int, ...]:
+        """Per bucket, the last one above all bounds."""
+        return tuple(self._counts)
+
+    def absorb(self, counts: tuple[int, ...], total: float) -> None:
+        """Add the values that another histogram with the same bounds has counted."""
+        assert len(counts) == len(self._counts), "histograms of one metric have equal bounds"
+        self._counts = [a + b for a, b in zip(self._counts, counts, strict=True)]
+        self.sum += total
+
     def cumulative(self) -> list[tuple[str, float]]:
         """Per upper bound, how many values are not above it; ends with `+Inf`."""
         total = 0
@@ -80,6 +99,16 @@ class Histogram:
             total += count
             rows.append((bound, float(total)))
         return rows
+
+
+class MetricsSnapshot(msgspec.Struct, frozen=True):
+    """All values of one process at one moment, fit to be sent to another."""
+
+    counters: list[tuple[str, tuple[str, ...], float]]
+    """Name, label values, value."""
+    gauges: list[tuple[str, tuple[str, ...], float]]
+    histograms: list[tuple[str, tuple[str, ...], tuple[int, ...], float]]
+    """Name, label values, counts per bucket, sum."""
 
 
 SeriesT = TypeVar("SeriesT", Counter, Gauge, Histogram)
@@ -121,6 +150,38 @@ class Instruments:
     def keep_gauges(self, name: str, first_labels: Collection[str]) -> None:
         """Remove the series of whatever is gone: those whose first label is not among these."""
         self._gauges[name].keep(first_labels)
+
+    def snapshot(self) -> MetricsSnapshot:
+        """A copy of all values."""
+        return MetricsSnapshot(
+            [(n, k, s.value) for n, f in self._counters.items() for k, s in f.by_labels.items()],
+            [(n, k, s.value) for n, f in self._gauges.items() for k, s in f.by_labels.items()],
+            [
+                (name, labels, series.counts(), series.sum)
+                for name, family in self._histograms.items()
+                for labels, series in family.by_labels.items()
+            ],
+        )
+
+    def absorb_totals(self, snapshot: MetricsSnapshot) -> None:
+        """Add another process's counters and histograms, which outlive it."""
+        for name, labels, value in snapshot.counters:
+            self.counter(name, *labels).add(value)
+        for name, labels, counts, total in snapshot.histograms:
+            self.histogram(name, *labels).absorb(counts, total)
+
+    def absorb_gauges(self, snapshot: MetricsSnapshot) -> None:
+        """Merge another process's gauges, each as its metric wants it."""
+        for name, labels, value in snapshot.gauges:
+            family = self._gauges[name]
+            is_new = labels not in family.by_labels
+            if family.spec.merge is Merge.OWN:
+                continue
+            gauge = family.series(labels)
+            if family.spec.merge is Merge.LEAST and not is_new:
+                gauge.set(min(gauge.value, value))
+            else:
+                gauge.add(value)
 
     def collect(self) -> Iterator[Metric]:
         """All metrics with their present values, as prometheus_client wants them."""

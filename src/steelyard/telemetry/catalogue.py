@@ -9,7 +9,7 @@ another such label, so the number of series stays bounded by a sum and not by a 
 import enum
 from dataclasses import dataclass
 
-__all__ = ["CATALOGUE", "OPEN_LABELS", "Kind", "MetricSpec"]
+__all__ = ["CATALOGUE", "OPEN_LABELS", "Kind", "Merge", "MetricSpec"]
 
 
 class Kind(enum.Enum):
@@ -19,6 +19,16 @@ class Kind(enum.Enum):
     """Only grows, and starts from zero with the process."""
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
+
+
+class Merge(enum.Enum):
+    """What a gauge of several worker processes amounts to. Counters and histograms add up."""
+
+    SUM = "sum"
+    LEAST = "least"
+    """The smallest value: the worst one counts."""
+    OWN = "own"
+    """The value of the process that keeps the workers; theirs mean nothing."""
 
 
 OPEN_LABELS = frozenset({"model", "tenant"})
@@ -35,6 +45,7 @@ class MetricSpec:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram, inclusive; `+Inf` is added."""
+    merge: Merge = Merge.SUM
 
     @property
     def unit(self) -> str:
@@ -64,8 +75,8 @@ def _counter(name: str, help_text: str, *labels: str) -> MetricSpec:
     return MetricSpec(f"steelyard_{name}_total", Kind.COUNTER, help_text, labels)
 
 
-def _gauge(name: str, help_text: str, *labels: str) -> MetricSpec:
-    return MetricSpec(f"steelyard_{name}", Kind.GAUGE, help_text, labels)
+def _gauge(name: str, help_text: str, *labels: str, merge: Merge = Merge.SUM) -> MetricSpec:
+    return MetricSpec(f"steelyard_{name}", Kind.GAUGE, help_text, labels, merge=merge)
 
 
 def _histogram(name: str, help_text: str, buckets: tuple[float, ...], *labels: str) -> MetricSpec:
@@ -132,6 +143,64 @@ _DOOR = (
     ),
 )
 
+_ACCESS = (
+    _counter(
+        "auth_refusals",
+        "Requests refused for their credentials. reason: missing, malformed, type, key, signature, "
+        "issuer, claims, expired, not_yet_valid, lifetime, revoked, grant.",
+        "reason",
+    ),
+    _counter(
+        "auth_key_fetches",
+        "Fetches of the identity provider's keys. outcome: ok, failed.",
+        "outcome",
+    ),
+    _gauge(
+        "auth_keys_fetched_timestamp_seconds",
+        "When the identity provider's keys were fetched last, in Unix time.",
+        "issuer",
+        merge=Merge.LEAST,
+    ),
+    _counter(
+        "auth_file_reads",
+        "Readings of changed files of keys and revoked tokens. outcome: ok, failed.",
+        "outcome",
+    ),
+    _counter(
+        "tenant_limited",
+        "Requests refused because a budget was spent. resource: requests, tokens, concurrency.",
+        "tenant",
+        "resource",
+    ),
+    _gauge(
+        "limits_store_up",
+        "1 while the shared store of budgets answers, 0 while each process counts alone.",
+        "store",
+        merge=Merge.LEAST,
+    ),
+    _counter("limits_store_errors", "Questions that the shared store did not answer.", "store"),
+)
+
+_SERVICE = (
+    _counter(
+        "config_reloads",
+        "Readings of a changed deployment file. outcome: applied, unchanged, refused.",
+        "outcome",
+    ),
+    _gauge(
+        "config_reload_ok",
+        "1 while the newest deployment file is in force, 0 after one that was refused.",
+        merge=Merge.OWN,
+    ),
+    _gauge(
+        "config_restart_needed",
+        "1 while the deployment file says something that only a restart can bring about.",
+        merge=Merge.OWN,
+    ),
+    _gauge("workers", "Processes that serve the door.", merge=Merge.OWN),
+    _counter("worker_restarts", "How often such a process was replaced."),
+)
+
 _ENGINE = (
     _gauge("engine_up", "1 while the replica is ready or draining, else 0.", "replica"),
     _gauge(
@@ -171,6 +240,53 @@ _ENGINE = (
     ),
 )
 
+_FAILOVER = (
+    _counter(
+        "failover_moves",
+        "Requests that went on at another attempt. stage: waiting (before the first token), "
+        "streaming. reason: code of the error that ended the attempt before.",
+        "stage",
+        "reason",
+    ),
+    _counter(
+        "failover_given_up",
+        "Requests that a replica had failed and that ended with an error all the same.",
+        "stage",
+        "reason",
+    ),
+    _histogram(
+        "failover_gap_seconds",
+        "From the last sign of life of a failed attempt to the first token of the next.",
+        _LATENCY_S,
+    ),
+    _counter("failover_budget_refusals", "Retries that the retry budget did not allow."),
+    _counter(
+        "failover_hedges",
+        "Second replicas asked because a first token was late. outcome: won, lost.",
+        "outcome",
+    ),
+    _counter("quarantined_requests", "Requests refused because replicas died of their like."),
+    _counter(
+        "shed_requests",
+        "Requests refused because no replica could have begun them in time, by class.",
+        "priority",
+    ),
+    _gauge(
+        "replica_health",
+        "1 for the replica's present state (healthy, suspect, ejected, returning, absent).",
+        "replica",
+        "state",
+    ),
+    _counter(
+        "replica_ejections",
+        "How often a replica was taken out of rotation. reason: silent, stuck, stalled, lost, "
+        "errors, or the code of the error that said so.",
+        "replica",
+        "reason",
+    ),
+    _gauge("replica_in_flight", "Requests given to the replica and not yet ended.", "replica"),
+)
+
 _HARDWARE = (
     _gauge("host_memory_bytes", "Memory of the machine."),
     _gauge("host_memory_available_bytes", "Memory that programs can still get."),
@@ -201,9 +317,27 @@ _HARDWARE = (
 )
 
 _ABOUT = (
-    _gauge("build_info", "Always 1; the labels say what runs.", "version", "python"),
-    _gauge("start_time_seconds", "When this process began to count, in Unix time."),
+    _gauge(
+        "build_info",
+        "Always 1; the labels say what runs.",
+        "version",
+        "python",
+        merge=Merge.OWN,
+    ),
+    _gauge(
+        "start_time_seconds",
+        "When this process began to count, in Unix time.",
+        merge=Merge.OWN,
+    ),
 )
 
-CATALOGUE: tuple[MetricSpec, ...] = (*_DOOR, *_ENGINE, *_HARDWARE, *_ABOUT)
+CATALOGUE: tuple[MetricSpec, ...] = (
+    *_DOOR,
+    *_ACCESS,
+    *_SERVICE,
+    *_ENGINE,
+    *_FAILOVER,
+    *_HARDWARE,
+    *_ABOUT,
+)
 """All metrics, in the order of the reference."""

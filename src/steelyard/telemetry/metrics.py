@@ -14,11 +14,14 @@ from prometheus_client.exposition import choose_encoder
 
 from steelyard import __version__
 from steelyard.contract import Clock, EngineStatus, RealClock
-from steelyard.telemetry._instruments import Instruments
+from steelyard.telemetry._instruments import Instruments, MetricsSnapshot
+from steelyard.telemetry.access_meter import AccessMeter
 from steelyard.telemetry.engine_mirror import EngineMirror
+from steelyard.telemetry.failover_meter import FailoverMeter
 from steelyard.telemetry.hardware import HardwareSample
 from steelyard.telemetry.hardware_metrics import observe_hardware
 from steelyard.telemetry.request_meter import ModelSeries, RequestMeter, TenantSeries
+from steelyard.telemetry.service_meter import ServiceMeter
 
 __all__ = ["CloseReason", "ConnectionMeter", "Metrics"]
 
@@ -52,6 +55,12 @@ class Metrics:
         self._engines: dict[str, EngineMirror] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self._instruments)
+        self.access = AccessMeter(self._instruments)
+        """What authentication and limits count."""
+        self.failover = FailoverMeter(self._instruments)
+        """What failover does."""
+        self.service = ServiceMeter(self._instruments)
+        """What happens to the service's own processes and settings."""
         for model in models:
             _ = self._model(model).spread
         about = (__version__, platform.python_version())
@@ -62,6 +71,10 @@ class Metrics:
         """All values and their content type, in the format that an `Accept` header asks for."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+    def snapshot(self) -> MetricsSnapshot:
+        """All values, for the process that answers for several (`merging`)."""
+        return self._instruments.snapshot()
 
     def request(self, model: str, tenant: str = "default") -> RequestMeter:
         """Count an inference request as received and follow it."""

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from aiohttp import HttpVersion11, web
 
+from steelyard.gateway.caller import NOBODY
 from steelyard.gateway.config import HttpLimits
 from steelyard.gateway.errors import Refusal
 from steelyard.gateway.http.answers import Answer, Headers, render_head
@@ -30,6 +31,7 @@ class Exchange:
         "_request",
         "_stream",
         "answer_headers",
+        "caller",
         "close",
         "interrupted_by",
         "method",
@@ -55,6 +57,8 @@ class Exchange:
         self.path = unquote(request.rel_url.raw_path)
         """Percent-decoded, without the query."""
         self.request_id = ""
+        self.caller = NOBODY
+        """Who asks, once that is known."""
         self.route = "unknown"
         """Template of the route that matched, for metrics."""
         self.status = 0
@@ -78,6 +82,10 @@ class Exchange:
     def header(self, name: str) -> str | None:
         """The first field called `name` (any case); None when there is none."""
         return self._request.headers.get(name)
+
+    def headers(self, name: str) -> list[str]:
+        """All fields called `name` (any case)."""
+        return self._request.headers.getall(name, [])
 
     async def read_body(self) -> bytes:
         """The whole body, which must be JSON by its content type. Raises `Refusal`."""
