@@ -110,6 +110,7 @@ def test_a_client_sees_progress_while_loading_and_hello_when_ready(
         pid=hello.info.pid,
         kv_block_tokens=16,
         kv_blocks_total=1023,
+        max_running=64,
         details=hello.info.details,
     )
 

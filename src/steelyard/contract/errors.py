@@ -21,6 +21,7 @@
         ├── NotFound             no such route or object
         ├── DeadlineExceeded     the caller's deadline passed
         ├── Cancelled            the caller gave up
+        ├── Quarantined          engines die of this request
         ├── InternalError        a bug of ours
         ├── ProtocolError        a peer broke the wire protocol
         ├── SettingsError        the deployment file cannot work
@@ -54,6 +55,7 @@ __all__ = [
     "Overloaded",
     "PayloadTooLarge",
     "ProtocolError",
+    "Quarantined",
     "RateLimited",
     "Retry",
     "RetryElsewhere",
@@ -228,6 +230,12 @@ class Cancelled(Never):
     """The caller gave the request up."""
 
     code = "cancelled"
+
+
+class Quarantined(Never):
+    """Replicas died one after the other while they ran this request; it is given to no other."""
+
+    code = "request_quarantined"
 
 
 class InternalError(Never):

@@ -81,6 +81,9 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Seconds from receipt after which the answer is useless; None means never."""
     cache_salt: str = ""
     """Prefix-cache entries are shared only among requests of equal salt."""
+    session: str = ""
+    """Requests of one conversation, by the client's own name for it; routing may keep them
+    together. Empty when unknown."""
     emitted_ids: tuple[int, ...] = ()
     trace: str | None = None
     """W3C `traceparent` of the caller; None when not traced."""

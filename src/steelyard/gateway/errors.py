@@ -141,6 +141,7 @@ _ROWS: dict[type[tree.SteelyardError], tuple[int, str, str | None]] = {
     tree.NotFound: (404, _INVALID, None),
     tree.DeadlineExceeded: (504, "timeout_error", "The deadline of the request passed."),
     tree.Cancelled: (499, _INVALID, "The request was cancelled."),
+    tree.Quarantined: (422, _INVALID, None),
     tree.InternalError: (500, _SERVER, "The server failed on this request."),
     tree.ProtocolError: (502, _SERVER, f"The engine's answer could not be read. {_RETRY}"),
     tree.SettingsError: (500, _SERVER, "The server is misconfigured."),

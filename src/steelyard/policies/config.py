@@ -83,6 +83,8 @@ class RetryConfig:
     so a stream outlives any number of replicas, one after the other."""
     max_attempts_in_all: int = 16
     """Bound for requests that make every replica fail after a few tokens."""
+    max_refusals: int = 3
+    """Replicas that may refuse a request as too many, before it is refused, or waits."""
     budget_share: float = 0.2
     """Retries allowed per first attempt, over all requests: a failing service is not asked twice
     as much. It binds requests that a live replica failed before their first token. Streams that

@@ -33,17 +33,17 @@ class PrefixMap:
         self._known: dict[int, OrderedDict[int, None]] = {}
         """Replica → its keys, the next one to be forgotten first."""
         self._room: dict[int, int] = {}
+        self._entries = 0
 
     def __len__(self) -> int:
         """Entries, over all replicas."""
-        return sum(len(known) for known in self._known.values())
+        return self._entries
 
     def add(self, replica: int, *, capacity_tokens: int = 0) -> None:
         """Begin to track a replica whose cache holds so many tokens; 0: unknown."""
         self._known.setdefault(replica, OrderedDict())
         self._room[replica] = capacity_tokens // self._block_tokens or self._max_blocks
-        for other in self._known:
-            self._trim(other)
+        self._trim(replica, self._room[replica])
 
     def forget(self, replica: int) -> None:
         """Its cache is empty: the process was replaced."""
@@ -107,28 +107,39 @@ class PrefixMap:
                 known.move_to_end(key)
             else:
                 known[key] = None
+                self._entries += 1
                 holders[key] = holders.get(key, 0) | bit
-        self._trim(replica)
+        self._trim(replica, self._room[replica])
+        if self._entries > self._max_blocks:
+            self._keep_bound(replica)
 
     def check_integrity(self) -> None:
         """Assert that both directions agree and all bounds hold."""
         for replica, known in self._known.items():
-            assert len(known) <= self._limit(replica), f"replica {replica} exceeds its bound"
+            assert len(known) <= self._room[replica], f"replica {replica} exceeds its room"
             assert all(self._holders[key] >> replica & 1 for key in known)
+        assert self._entries <= self._max_blocks
+        assert self._entries == sum(len(known) for known in self._known.values())
         bits = sum(mask.bit_count() for mask in self._holders.values())
         assert bits == len(self), "a holder is not known"
         assert all(self._holders.values()), "a key without a holder"
 
-    def _trim(self, replica: int) -> None:
-        known, limit = self._known[replica], self._limit(replica)
+    def _keep_bound(self, replica: int) -> None:
+        """Take what is too much from the one that grew; from everybody if that is not enough."""
+        fair = self._max_blocks // len(self._known)
+        self._trim(replica, fair)
+        if self._entries > self._max_blocks:
+            for other in self._known:
+                self._trim(other, fair)
+
+    def _trim(self, replica: int, limit: int) -> None:
+        known = self._known[replica]
         while len(known) > limit:
             key, _ = known.popitem(last=False)
             self._drop(key, replica)
 
-    def _limit(self, replica: int) -> int:
-        return min(self._room[replica], max(self._max_blocks // len(self._known), 1))
-
     def _drop(self, key: int, replica: int) -> None:
+        self._entries -= 1
         mask = self._holders[key] & ~(1 << replica)
         if mask:
             self._holders[key] = mask

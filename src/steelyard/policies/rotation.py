@@ -22,8 +22,9 @@ class Rotation:
         self.ready = Pool()
         self.doubtful = Pool()
         self._ejected: dict[int, Target] = {}
-        """Present, but ejected."""
-        self._present: set[int] = set()
+        """Able, but ejected."""
+        self._able: set[int] = set()
+        """Wanted, there, and not draining, whatever their health."""
         self._is_panicking = False
 
     @property
@@ -44,7 +45,10 @@ class Rotation:
         may_serve = is_present and not health.is_draining and target.weight > 0
         is_ready = may_serve and health.state in (Health.HEALTHY, Health.RETURNING)
         self._sort(target, self.ready, belongs=is_ready)
-        self._present.add(index) if is_present else self._present.discard(index)
+        if may_serve:
+            self._able.add(index)
+        else:
+            self._able.discard(index)
         if may_serve and health.state is Health.EJECTED:
             self._ejected[index] = target
         else:
@@ -60,11 +64,11 @@ class Rotation:
         self.ready.discard(target)
         self.doubtful.discard(target)
         self._ejected.pop(target.index, None)
-        self._present.discard(target.index)
+        self._able.discard(target.index)
         self._reconsider()
 
     def _reconsider(self) -> None:
-        is_panicking = len(self._ejected) > self._max_ejected_share * len(self._present)
+        is_panicking = len(self._ejected) > self._max_ejected_share * len(self._able)
         if is_panicking == self._is_panicking:
             return
         self._is_panicking = is_panicking

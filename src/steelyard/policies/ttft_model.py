@@ -2,8 +2,9 @@
 
     seconds ≈ base + slope · tokens        tokens: the prompt's own new ones and all queued ahead
 
-Least squares over recent requests, older ones weighing less and less, with a weak prior so that
-requests of one length do not make the slope wild. What the queue behind memory and places adds is
+Least squares over recent requests, older ones weighing less and less, drawn a little towards what
+was thought before, or is thought of all replicas, so that requests of one length do not make the
+slope wild. What the queue behind memory and places adds is
 not in here but in `routing.target`.
 """
 
@@ -16,35 +17,43 @@ _OUTLIER = 4.0
 
 
 class TtftModel:
-    """The model of one replica."""
+    """The model of one replica, or of many: what one has learned, its `parent` learns too."""
 
-    __slots__ = ("_base_s", "_prior_base_s", "_prior_slope", "_slope", "_sums")
+    __slots__ = ("_base_s", "_parent", "_slope_s", "_sums")
 
-    def __init__(self, *, base_s: float = 0.02, slope_s: float = 1e-4) -> None:
-        """The prior: what to expect before, and a little after, the first request."""
-        self._prior_base_s = self._base_s = base_s
-        self._prior_slope = self._slope = slope_s
+    def __init__(
+        self, *, base_s: float = 0.02, slope_s: float = 1e-4, parent: "TtftModel | None" = None
+    ) -> None:
+        """`base_s`, `slope_s`: what to expect before the first request; with a `parent`, what that
+        one expects is expected instead."""
+        self._parent = parent
+        self._base_s = base_s
+        self._slope_s = slope_s
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)
         """Weights; and weighted sums of x, y, x², x·y."""
 
     @property
     def slope_s(self) -> float:
         """Seconds per token."""
-        return self._slope
+        return self._parent.slope_s if self._parent and not self._sums[0] else self._slope_s
 
     @property
     def base_s(self) -> float:
         """Seconds that even an empty prompt takes."""
-        return self._base_s
+        return self._parent.base_s if self._parent and not self._sums[0] else self._base_s
 
     def predict_s(self, tokens: float) -> float:
         """Seconds until the first token when `tokens` must be computed before it."""
-        return self._base_s + self._slope * tokens
+        return self.base_s + self.slope_s * tokens
 
     def observe(self, tokens: float, elapsed_s: float) -> None:
         """Take in one request. A wild one counts as `_OUTLIER` times the expectation."""
+        if self._parent is not None:
+            self._parent.observe(tokens, elapsed_s)
         elapsed_s = min(elapsed_s, _OUTLIER * self.predict_s(tokens) + 0.1)
         weight, x, y, xx, xy = (_FORGET * total for total in self._sums)
+        prior = self._parent or self
+        base_s, slope_s = prior.base_s, prior.slope_s
         self._sums = (
             weight + 1.0,
             x + tokens,
@@ -52,19 +61,18 @@ class TtftModel:
             xx + tokens * tokens,
             xy + tokens * elapsed_s,
         )
-        self._fit()
+        self._fit(base_s, slope_s)
 
-    def _fit(self) -> None:
+    def _fit(self, prior_base_s: float, prior_slope_s: float) -> None:
         """Solve for base and slope, neither of them negative."""
         weight, x, y, xx, xy = self._sums
         for tokens in (0.0, _PRIOR_TOKENS):
-            prior_s = self._prior_base_s + self._prior_slope * tokens
+            prior_s = prior_base_s + prior_slope_s * tokens
             weight += _PRIOR_WEIGHT
             x += _PRIOR_WEIGHT * tokens
             y += _PRIOR_WEIGHT * prior_s
             xx += _PRIOR_WEIGHT * tokens * tokens
             xy += _PRIOR_WEIGHT * tokens * prior_s
-        slope = (weight * xy - x * y) / (weight * xx - x * x)
-        slope = min(max(slope, 0.0), y / x)
-        self._slope = slope
-        self._base_s = max((y - slope * x) / weight, 0.0)
+        slope_s = (weight * xy - x * y) / (weight * xx - x * x)
+        self._slope_s = min(max(slope_s, 0.0), y / x)
+        self._base_s = max((y - self._slope_s * x) / weight, 0.0)

@@ -1,4 +1,4 @@
-"""Counts what failover does: requests that moved, silences it cost, replicas in and out of rotation."""
+"""Counts what failover does: requests that moved, silences it cost, replicas out of rotation."""
 
 from typing import Literal
 

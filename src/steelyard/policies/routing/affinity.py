@@ -60,7 +60,6 @@ class SessionAffinity:
         self.inner.note_removed(target)
 
     def _is_cheap(self, trip: Trip, home: Target, best: Target, now_s: float) -> bool:
-        held = len(trip.token_ids) + trip.output_tokens
-        home_s = home.predict_ttft_s(trip.new_tokens(home), held, now_s)
-        best_s = best.predict_ttft_s(trip.new_tokens(best), held, now_s)
+        home_s = home.predict_ttft_s(trip.new_tokens(home), trip.held_tokens, now_s)
+        best_s = best.predict_ttft_s(trip.new_tokens(best), trip.held_tokens, now_s)
         return home_s <= self._config.affinity_factor * best_s + self._config.affinity_s

@@ -40,7 +40,7 @@ class LeastTtft:
             candidates = [one for one in pool if one.index not in trip.excluded]
         if not candidates:
             return None
-        bound = self._work.bound(pool.weight, now_s)
+        bound = self._work.bound(pool.capacity, len(pool), now_s)
         fair = [one for one in candidates if one.work <= bound * one.capacity]
         return self._best(trip, fair or candidates, now_s)
 
@@ -56,7 +56,7 @@ class LeastTtft:
         """See `RoutingPolicy`."""
         self._everyone.add(target)
         self.prefixes.add(target.index, capacity_tokens=target.capacity_tokens)
-        self._work.join(target, pool.weight)
+        self._work.join(target, pool.capacity)
 
     def note_restarted(self, target: Target) -> None:
         """See `RoutingPolicy`."""
@@ -80,9 +80,9 @@ class LeastTtft:
         return list({one.index: one for one in (*known, *drawn)}.values())
 
     def _best(self, trip: Trip, candidates: list[Target], now_s: float) -> Target:
-        held = len(trip.token_ids) + trip.output_tokens
         predicted = [
-            (one.predict_ttft_s(trip.new_tokens(one), held, now_s), one) for one in candidates
+            (one.predict_ttft_s(trip.new_tokens(one), trip.held_tokens, now_s), one)
+            for one in candidates
         ]
         config = self._config
         limit_s = min(seconds for seconds, _ in predicted)

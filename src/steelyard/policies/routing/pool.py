@@ -18,9 +18,9 @@ class Pool:
         self._targets: list[Target] = []
         self._places: dict[int, int] = {}
         """Target index → place in the list."""
-        self.weight = 0.0
-        """Of all together, as they were when they were put in."""
-        self._weights: dict[int, float] = {}
+        self.capacity = 0.0
+        """Of all together, as of `add` and `reweigh`."""
+        self._capacities: dict[int, float] = {}
         for target in targets:
             self.add(target)
 
@@ -46,19 +46,25 @@ class Pool:
         if target.index not in self._places:
             self._places[target.index] = len(self._targets)
             self._targets.append(target)
-            self._weights[target.index] = target.weight
-            self.weight += target.weight
+            self._capacities[target.index] = target.capacity
+            self.capacity += target.capacity
 
     def discard(self, target: Target) -> None:
         """Take `target` out; nothing happens when it is not there."""
         place = self._places.pop(target.index, None)
         if place is None:
             return
-        self.weight -= self._weights.pop(target.index)
+        self.capacity -= self._capacities.pop(target.index)
         last = self._targets.pop()
         if last is not target:
             self._targets[place] = last
             self._places[last.index] = place
+
+    def reweigh(self, target: Target) -> None:
+        """The capacity of `target` has changed; nothing happens when it is not here."""
+        if target.index in self._places:
+            self.capacity += target.capacity - self._capacities[target.index]
+            self._capacities[target.index] = target.capacity
 
     def draw(self, count: int, chance: random.Random) -> list[Target]:
         """Up to `count` targets by chance, maybe fewer because none is drawn twice."""

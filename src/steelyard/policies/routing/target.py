@@ -70,7 +70,15 @@ class Target:
         "work",
     )
 
-    def __init__(self, index: int, *, weight: float = 1.0, penalty_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        index: int,
+        *,
+        weight: float = 1.0,
+        penalty_s: float = 0.0,
+        model: TtftModel | None = None,
+    ) -> None:
+        """`model`: what is expected of it before it is known; None: something plausible."""
         self.index = index
         """Its number in prefix map and pool."""
         self.weight = weight
@@ -89,7 +97,7 @@ class Target:
         """Requests it computes at once; 0: unknown."""
         self.work = 0.0
         """See `work.WorkLedger`, which owns it."""
-        self.model = TtftModel()
+        self.model = model or TtftModel()
         self._service_s = _FIRST_SERVICE_S
         self._unanswered: dict[Load, None] = {}
         """Loads without a first token, the oldest first."""
@@ -136,14 +144,21 @@ class Target:
             return max(wait_s, late_s)
         return wait_s
 
-    def begin(self, load: Load) -> None:
-        """A request was given to it."""
+    def begin(self, now_s: float, *, new_tokens: float, held_tokens: float) -> Load:
+        """A request is given to it: a load, to be ended exactly once.
+
+        `new_tokens`: of its prompt, those that are expected to be computed. `held_tokens`: KV
+        memory that it may come to need.
+        """
+        load = Load(began_s=now_s, new_tokens=new_tokens, held_tokens=held_tokens)
+        load.predicted_s = self.predict_ttft_s(new_tokens, held_tokens, now_s)
         load.queued_tokens = self.queued_tokens
         self.in_flight += 1
-        self.queued_tokens += load.new_tokens
-        self.held_tokens += load.held_tokens
+        self.queued_tokens += new_tokens
+        self.held_tokens += held_tokens
         self._unanswered[load] = None
         self._loads.add(load)
+        return load
 
     def first_token(self, load: Load, now_s: float, *, computed_tokens: float | None) -> None:
         """The request's first token has come; later calls change nothing.

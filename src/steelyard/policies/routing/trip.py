@@ -1,6 +1,5 @@
 """One request on its way to a replica, and what every routing policy can do with it."""
 
-from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,12 +20,17 @@ class Trip:
     salt: str = ""
     session: str = ""
     """Requests of one conversation; empty when there is none."""
-    excluded: Container[int] = ()
+    excluded: set[int] = field(default_factory=set)
     """Indices of targets that shall not be chosen (again)."""
     keys: list[int] | None = None
     """Prefix keys of `token_ids`; None until a policy needs them."""
     overlaps: dict[int, int] = field(default_factory=dict)
     """Tokens of the prompt that targets are thought to have, by index."""
+
+    @property
+    def held_tokens(self) -> float:
+        """KV memory it may come to need."""
+        return len(self.token_ids) + self.output_tokens
 
     def new_tokens(self, target: Target) -> int:
         """Tokens that `target` would have to compute: at least the last one."""

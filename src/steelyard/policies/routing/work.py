@@ -45,28 +45,30 @@ class WorkLedger:
         memory = _MEMORY if self._mean_request else 0.0
         self._mean_request += (1 - memory) * (tokens - self._mean_request)
 
-    def join(self, target: Target, weight: float) -> None:
-        """`target` comes in, or comes back, among others of this `weight`: as if it had had its
-        share, or it would now be given everything."""
-        mean = self._total / weight if weight else 0.0
-        self._total -= target.work
-        target.work = mean * target.weight
-        self._total += target.work
+    def join(self, target: Target, capacity: float) -> None:
+        """`target` comes in, or comes back, among others, `capacity` being that of all with it.
+
+        It counts as having had its share of work, or it would now be given everything.
+        """
+        others = self._total - target.work
+        other_capacity = max(capacity - target.capacity, 0.0)
+        target.work = others * target.capacity / other_capacity if other_capacity else 0.0
+        self._total = others + target.work
 
     def forget(self, target: Target) -> None:
         """`target` is gone, and its work with it."""
         self._total -= target.work
         target.work = 0.0
 
-    def bound(self, weight: float, now_s: float) -> float:
-        """Work per capacity up to which a target may be given more; `weight` is that of all.
+    def bound(self, capacity: float, targets: int, now_s: float) -> float:
+        """Work per capacity up to which one of `targets` may be given more; `capacity`: of all.
 
         A few requests are always allowed, so that a quiet service is not told to alternate.
         """
-        if not weight:
+        if capacity <= 0:
             return math.inf
         slack = _SLACK_REQUESTS * self._mean_request * self._scale(now_s)
-        return self._imbalance * self._total / weight + slack
+        return (self._imbalance * self._total + slack * targets) / capacity
 
     def _scale(self, now_s: float) -> float:
         started_s = now_s if self._start_s is None else self._start_s
