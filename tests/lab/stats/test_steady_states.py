@@ -15,13 +15,10 @@ def test_a_transient_is_cut_off(transient: int) -> None:
     assert transient * 0.7 <= found.cut <= transient + 60
 
 
-def test_a_steady_series_is_kept_nearly_whole() -> None:
-    cuts = []
-    for seed in range(30):
-        found = mser(np.random.default_rng(seed).exponential(size=600))
-        assert found.is_settled or found.cut == 0
-        cuts.append(found.cut)
-    assert np.median(cuts) < 60
+def test_a_steady_series_is_kept_whole() -> None:
+    found = [mser(np.random.default_rng(seed).exponential(size=600)) for seed in range(40)]
+    assert sum(truncation.cut > 0 for truncation in found) <= 2
+    assert sum(truncation.is_settled for truncation in found) >= 36
 
 
 @pytest.mark.parametrize("slope", [1.0, -1.0])

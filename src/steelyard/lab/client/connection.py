@@ -110,6 +110,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         """The head is there."""
         exchange.http_status = self._reader.status
+        exchange.server = self._reader.headers.get("server", "")
         kind = self._reader.headers.get("content-type", "")
         if self._reader.status == 200 and kind.startswith("text/event-stream"):
             self._events = EventSplitter()

@@ -49,6 +49,7 @@ class Exchange:
         "saw_done",
         "scheduled_s",
         "sent_s",
+        "server",
         "session",
         "texts",
         "times",
@@ -81,6 +82,8 @@ class Exchange:
         """None while it runs."""
         self.http_status = 0
         self.retry_after_s = nan
+        self.server = ""
+        """The `Server` header of the response."""
         self.message = ""
         self.flags = RequestFlag(0)
         self.finish_reason = ""
@@ -105,6 +108,12 @@ class Exchange:
     @property
     def is_complete(self) -> bool:
         return self.outcome is Outcome.COMPLETE
+
+    @property
+    def outcome_text(self) -> str:
+        """For messages: the outcome and what was said about it."""
+        label = "running" if self.outcome is None else self.outcome.label
+        return f"{label} ({self.message})" if self.message else label
 
     @property
     def answer_text(self) -> str:

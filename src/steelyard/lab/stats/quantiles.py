@@ -63,11 +63,12 @@ def summarise(values: Floats, *, seed: int = 0) -> Summary | None:
     values = values[np.isfinite(values)]
     if not len(values):
         return None
-    estimates = quantile_estimates(values, [p / 100 for p in PERCENTILES], seed=seed)
+    resampling = _Resampling(values, seed)
+    estimates = _quantile_estimates(values, [p / 100 for p in PERCENTILES], resampling)
     names = [f"p{p:g}" for p in PERCENTILES]
     return Summary(
         count=len(values),
-        mean=_mean_estimate(values, seed),
+        mean=_mean_estimate(values, resampling),
         minimum=float(values.min()),
         maximum=float(values.max()),
         percentiles=dict(zip(names, estimates, strict=True)),
@@ -78,16 +79,7 @@ def quantile_estimates(
     values: Floats, quantiles: Sequence[float], *, seed: int = 0
 ) -> list[Estimate]:
     """Each quantile (linear between order statistics) of a series in the order of time."""
-    points = np.quantile(values, quantiles)
-    if len(values) < 2:
-        return [Estimate(float(point)) for point in points]
-    drawn = _resampled_quantiles(values, np.asarray(quantiles), seed)
-    tail = (1 - _CONFIDENCE) / 2
-    lows, highs = np.quantile(drawn, [tail, 1 - tail], axis=0)
-    return [
-        Estimate(float(point), *_bounds(quantile, len(values), float(low), float(high)))
-        for quantile, point, low, high in zip(quantiles, points, lows, highs, strict=True)
-    ]
+    return _quantile_estimates(values, quantiles, _Resampling(values, seed))
 
 
 def block_length(values: Floats) -> int:
@@ -96,24 +88,7 @@ def block_length(values: Floats) -> int:
     Looks at whether values are above or below the median: the part of a series that moves its
     quantiles, and one that no outlier can dominate.
     """
-    count = len(values)
-    if count < 8:
-        return 1
-    signs = (values > np.median(values)).astype(np.float64)
-    centred = signs - signs.mean()
-    covariances = _autocovariances(centred)
-    if covariances[0] <= 0:
-        return 1
-    reach = _correlation_reach(covariances / covariances[0], count)
-    lags = np.arange(-reach, reach + 1)
-    window = np.clip(2 * (1 - np.abs(lags) / max(reach, 1)), 0, 1)  # flat, then falling to zero
-    weighted = window * covariances[np.abs(lags)]
-    spectrum = float(np.sum(weighted))
-    slope = float(np.sum(np.abs(lags) * weighted))
-    if spectrum <= 0:
-        return 1
-    length = (2 * slope**2 / (4 / 3 * spectrum**2)) ** (1 / 3) * count ** (1 / 3)
-    return int(np.clip(math.ceil(length), 1, max(count // 4, 1)))
+    return _block_length((values > np.median(values)).astype(np.float64))
 
 
 def bootstrap_counts(
@@ -133,18 +108,47 @@ def bootstrap_counts(
     return covered
 
 
-def _resampled_quantiles(values: Floats, quantiles: Floats, seed: int) -> Floats:
+class _Resampling:
+    """How often each run of neighbours of a series is drawn, in every resample."""
+
+    def __init__(self, values: Floats, seed: int) -> None:
+        count = len(values)
+        self.segments = min(count, _MOST_SEGMENTS)
+        self.segment_of = np.arange(count) * self.segments // count
+        above = (values > np.median(values)).astype(np.float64)
+        sizes = np.bincount(self.segment_of, minlength=self.segments)
+        levels = np.bincount(self.segment_of, weights=above, minlength=self.segments) / sizes
+        self.drawn = bootstrap_counts(
+            self.segments,
+            _block_length(levels),
+            resamples=_RESAMPLES,
+            random=np.random.default_rng(seed),
+        )
+        self.sizes = sizes
+
+
+def _quantile_estimates(
+    values: Floats, quantiles: Sequence[float], resampling: _Resampling
+) -> list[Estimate]:
+    points = np.quantile(values, quantiles)
+    if len(values) < 2:
+        return [Estimate(float(point)) for point in points]
+    drawn = _resampled_quantiles(values, np.asarray(quantiles), resampling)
+    tail = (1 - _CONFIDENCE) / 2
+    lows, highs = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    return [
+        Estimate(float(point), *_bounds(quantile, len(values), float(low), float(high)))
+        for quantile, point, low, high in zip(quantiles, points, lows, highs, strict=True)
+    ]
+
+
+def _resampled_quantiles(values: Floats, quantiles: Floats, resampling: _Resampling) -> Floats:
     """(resamples, quantiles)"""
-    count = len(values)
-    segments = min(count, _MOST_SEGMENTS)
-    segment_of = np.arange(count) * segments // count
-    block = -(-block_length(values) * segments // count)
     edges, cell_of = _cells(values)
-    places = segment_of * len(edges) + cell_of
-    histogram = np.bincount(places, minlength=segments * len(edges)).astype(np.float32)
-    random = np.random.default_rng(seed)
-    drawn = bootstrap_counts(segments, block, resamples=_RESAMPLES, random=random)
-    weights = np.cumsum(drawn @ histogram.reshape(segments, len(edges)), axis=1)
+    places = resampling.segment_of * len(edges) + cell_of
+    shape = (resampling.segments, len(edges))
+    histogram = np.bincount(places, minlength=shape[0] * shape[1]).astype(np.float32)
+    weights = np.cumsum(resampling.drawn @ histogram.reshape(shape), axis=1)
     found = np.empty((_RESAMPLES, len(quantiles)))
     for row in range(_RESAMPLES):
         targets = quantiles * weights[row, -1]
@@ -176,21 +180,34 @@ def _bounds(
     return (low if has_low else None), (high if has_high else None)
 
 
-def _mean_estimate(values: Floats, seed: int) -> Estimate:
-    mean, count = float(values.mean()), len(values)
-    if count < 8:
+def _mean_estimate(values: Floats, resampling: _Resampling) -> Estimate:
+    mean = float(values.mean())
+    if len(values) < 8:
         return Estimate(mean)
-    segments = min(count, _MOST_SEGMENTS)
-    segment_of = np.arange(count) * segments // count
-    block = -(-block_length(values) * segments // count)
-    sums = np.bincount(segment_of, weights=values, minlength=segments)
-    sizes = np.bincount(segment_of, minlength=segments)
-    random = np.random.default_rng(seed)
-    drawn = bootstrap_counts(segments, block, resamples=_RESAMPLES, random=random)
-    means = (drawn @ sums) / (drawn @ sizes)
+    sums = np.bincount(resampling.segment_of, weights=values, minlength=resampling.segments)
+    means = (resampling.drawn @ sums) / (resampling.drawn @ resampling.sizes)
     tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Estimate(mean, float(low), float(high))
+
+
+def _block_length(levels: Floats) -> int:
+    """Politis and White's choice for the moving block bootstrap, at most a quarter of the whole."""
+    count = len(levels)
+    if count < 8:
+        return 1
+    covariances = _autocovariances(levels - levels.mean())
+    if covariances[0] <= 0:
+        return 1
+    reach = _correlation_reach(covariances / covariances[0], count)
+    lags = np.arange(-reach, reach + 1)
+    window = np.clip(2 * (1 - np.abs(lags) / reach), 0, 1)  # flat, then falling to zero
+    weighted = window * covariances[np.abs(lags)]
+    spectrum, slope = float(np.sum(weighted)), float(np.sum(np.abs(lags) * weighted))
+    if spectrum <= 0:
+        return 1
+    length = (2 * slope**2 / (4 / 3 * spectrum**2)) ** (1 / 3) * count ** (1 / 3)
+    return int(np.clip(math.ceil(length), 1, max(count // 4, 1)))
 
 
 def _autocovariances(centred: Floats) -> Floats:

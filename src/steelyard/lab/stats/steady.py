@@ -3,7 +3,8 @@
 MSER-5 (White, "An effective truncation heuristic for bias reduction in simulation output", 1997;
 batches of five: Spratt, 1998): of all ways to cut off the beginning, take the one after which the
 mean of the rest has the smallest standard error. A cut in the second half means that the run never
-settled.
+settled. In a series that is steady from its first value on, MSER cuts wherever chance has it; such
+a cut is not made, because it would only throw values away.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ __all__ = ["Truncation", "mser"]
 Floats = npt.NDArray[np.float64]
 
 _BATCH = 5
+_CHANCE = 3.0
+"""Standard errors."""
 _TIE = 1e-12
 _FEWEST_BATCHES = 10
 """Below, values are taken one by one."""
@@ -44,7 +47,20 @@ def mser(values: Floats) -> Truncation:
     # The bound itself being best means that cutting still more would be better yet.
     if best >= batches // 2:
         return Truncation(0, False)
+    if _is_like_the_rest(means[:best], means[best:]):
+        return Truncation(0, True)
     return Truncation(best * batch, True)
+
+
+def _is_like_the_rest(beginning: Floats, rest: Floats) -> bool:
+    """Whether nothing is gained by leaving the beginning out: its mean is that of the rest, to
+    within 1 % or what chance explains."""
+    if not len(beginning):
+        return True
+    off = abs(float(beginning.mean()) - float(rest.mean()))
+    spread = float(rest.std(ddof=1))
+    chance = _CHANCE * spread * (1 / len(beginning) + 1 / len(rest)) ** 0.5
+    return bool(off <= max(0.01 * abs(float(rest.mean())), chance))
 
 
 def _squared_errors(means: Floats) -> Floats:
