@@ -14,7 +14,7 @@ wrong one costs a prefill.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 __all__ = ["PrefixMap"]
 
@@ -147,11 +147,9 @@ class PrefixMap:
             del self._holders[key]
 
 
-def _bits(mask: int) -> list[int]:
+def _bits(mask: int) -> Iterator[int]:
     """Positions of the set bits, lowest first."""
-    found = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        yield low.bit_length() - 1
         mask ^= low
-    return found

@@ -73,6 +73,10 @@ class Quarantine:
         """By fingerprint; the one whose last death is longest ago comes first."""
         self._refused = 0
 
+    def __len__(self) -> int:
+        """Suspicions and verdicts."""
+        return len(self._records)
+
     @property
     def has_verdicts(self) -> bool:
         """False while there is nobody to refuse, so that nobody need be looked up."""
@@ -94,6 +98,7 @@ class Quarantine:
             struck[convicted[0]].is_refused = True
             self._refused += 1
         few = sum(record.strikes >= 1.0 for record in struck.values()) <= _CROWD
+        self._expire(now_s)
         return {key: _stance(record, is_one_of_few=few) for key, record in struck.items()}
 
     def on_success(self, fingerprint: bytes) -> None:

@@ -19,14 +19,14 @@ _OUTLIER = 4.0
 class TtftModel:
     """The model of one replica, or of many: what one has learned, its `parent` learns too."""
 
-    __slots__ = ("_base_s", "_parent", "_slope_s", "_sums")
+    __slots__ = ("_base_s", "_slope_s", "_sums", "parent")
 
     def __init__(
         self, *, base_s: float = 0.02, slope_s: float = 1e-4, parent: "TtftModel | None" = None
     ) -> None:
         """`base_s`, `slope_s`: what to expect before the first request; with a `parent`, what that
         one expects is expected instead."""
-        self._parent = parent
+        self.parent = parent
         self._base_s = base_s
         self._slope_s = slope_s
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)
@@ -35,12 +35,12 @@ class TtftModel:
     @property
     def slope_s(self) -> float:
         """Seconds per token."""
-        return self._parent.slope_s if self._parent and not self._sums[0] else self._slope_s
+        return self.parent.slope_s if self.parent and not self._sums[0] else self._slope_s
 
     @property
     def base_s(self) -> float:
         """Seconds that even an empty prompt takes."""
-        return self._parent.base_s if self._parent and not self._sums[0] else self._base_s
+        return self.parent.base_s if self.parent and not self._sums[0] else self._base_s
 
     def predict_s(self, tokens: float) -> float:
         """Seconds until the first token when `tokens` must be computed before it."""
@@ -48,11 +48,11 @@ class TtftModel:
 
     def observe(self, tokens: float, elapsed_s: float) -> None:
         """Take in one request. A wild one counts as `_OUTLIER` times the expectation."""
-        if self._parent is not None:
-            self._parent.observe(tokens, elapsed_s)
+        if self.parent is not None:
+            self.parent.observe(tokens, elapsed_s)
         elapsed_s = min(elapsed_s, _OUTLIER * self.predict_s(tokens) + 0.1)
         weight, x, y, xx, xy = (_FORGET * total for total in self._sums)
-        prior = self._parent or self
+        prior = self.parent or self
         base_s, slope_s = prior.base_s, prior.slope_s
         self._sums = (
             weight + 1.0,

@@ -10,6 +10,7 @@ from steelyard.policies.ttft_model import TtftModel
 __all__ = ["Load", "Target"]
 
 _MEMORY = 0.9
+_RELEARN_S = 60.0
 _FIRST_SERVICE_S = 1.0
 
 
@@ -54,7 +55,9 @@ class Target:
     """The routing side of one replica."""
 
     __slots__ = (
+        "_common",
         "_loads",
+        "_seen_s",
         "_service_s",
         "_unanswered",
         "capacity_tokens",
@@ -98,6 +101,9 @@ class Target:
         self.work = 0.0
         """See `work.WorkLedger`, which owns it."""
         self.model = model or TtftModel()
+        self._common = self.model.parent or self.model
+        self._seen_s = float("-inf")
+        """When a first token came last."""
         self._service_s = _FIRST_SERVICE_S
         self._unanswered: dict[Load, None] = {}
         """Loads without a first token, the oldest first."""
@@ -125,12 +131,12 @@ class Target:
 
     def predict_ttft_s(self, new_tokens: float, held_tokens: float, now_s: float) -> float:
         """Seconds to the first token of a request that begins now."""
-        own_s = self.model.slope_s * new_tokens
-        return own_s + self.predict_wait_s(held_tokens, now_s) + self.model.base_s + self.penalty_s
+        own_s = self._model_at(now_s).predict_s(new_tokens)
+        return own_s + self.predict_wait_s(held_tokens, now_s) + self.penalty_s
 
     def predict_wait_s(self, held_tokens: float, now_s: float) -> float:
         """Seconds before a request that begins now is worked on: queue, places and memory."""
-        wait_s = self.model.slope_s * self.queued_tokens
+        wait_s = self._model_at(now_s).slope_s * self.queued_tokens
         in_flight = self.in_flight
         if self.max_running and in_flight >= self.max_running:
             wait_s += self._service_s * (in_flight - self.max_running + 1) / self.max_running
@@ -167,7 +173,7 @@ class Target:
         """
         if load.first_token_s is not None or load.is_over:
             return
-        load.first_token_s = now_s
+        load.first_token_s = self._seen_s = now_s
         del self._unanswered[load]
         self.queued_tokens -= load.new_tokens
         is_crowded = bool(self.max_running) and self.in_flight > self.max_running
@@ -189,6 +195,11 @@ class Target:
             self._service_s += (1 - _MEMORY) * (elapsed_s - self._service_s)
         if not self._loads:
             self.queued_tokens = self.held_tokens = 0.0  # what rounding has left
+
+    def _model_at(self, now_s: float) -> TtftModel:
+        """What was learned here; or, if that is old, what holds for all. A replica that was slow
+        once would otherwise never be asked again whether it still is."""
+        return self.model if now_s - self._seen_s <= _RELEARN_S else self._common
 
     def check_integrity(self) -> None:
         """Assert that the sums are those of the requests in flight."""
