@@ -25,7 +25,9 @@ def make_door() -> Iterator[OpenDoor]:
     """Opens doors with other settings: `make_door(GatewayConfig(...), itl_s=0.01)`."""
     with ExitStack() as stack:
 
-        def make(config: GatewayConfig | None = None, **engine: Any) -> Door:
-            return stack.enter_context(open_door(config, engine_config(**engine)))
+        def make(
+            config: GatewayConfig | None = None, names: tuple[str, ...] = ("fake",), **engine: Any
+        ) -> Door:
+            return stack.enter_context(open_door(config, engine_config(**engine), names=names))
 
         yield make

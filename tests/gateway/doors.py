@@ -73,18 +73,19 @@ def open_door(
     config: GatewayConfig | None = None,
     engine: FakeEngineConfig | None = None,
     text: TextModel | None = None,
+    names: tuple[str, ...] = ("fake",),
 ) -> Iterator[Door]:
-    """Serve until the block ends."""
+    """Serve the models of these names, all by one engine, until the block ends."""
     started: list[Door] = []
     is_up = threading.Event()
     stop: list[asyncio.Event] = []
 
     async def serve() -> None:
         fake = FakeEngine(engine or engine_config())
-        metrics = Metrics(models=["fake"])
+        metrics = Metrics(models=names)
         gateway = build_gateway(
             config or GatewayConfig(port=0),
-            [ServedModel("fake", fake, text or ByteText(), created=1_700_000_000)],
+            [ServedModel(name, fake, text or ByteText(), 1_700_000_000) for name in names],
             metrics,
         )
         await gateway.startup()

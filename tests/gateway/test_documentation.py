@@ -50,6 +50,6 @@ def test_every_error_code_is_documented_with_its_status() -> None:
 
 def test_every_route_is_documented_and_answers(door: Door) -> None:
     documented = named(section("Routes"))
-    assert documented == set(door.gateway.routes)
+    assert documented == {route.template for route in door.gateway.routes}
     for route in documented:
         assert get(door, route.replace("*", "fake"), method="OPTIONS").status == 204

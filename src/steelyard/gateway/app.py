@@ -1,4 +1,4 @@
-"""The door as a whole: its routes, what happens around every request, its start and its end.
+"""The door as a whole: what happens around every request, its start, its changes and its end.
 
 `cli.wiring` builds the parts that are not ours (engines, text models, metrics) and calls
 `build_gateway` and `serve`. Engines are not started or stopped here; that is `fleet`'s work.
@@ -6,23 +6,24 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from steelyard.contract import Clock, RealClock
 from steelyard.contract.errors import SteelyardError
 from steelyard.gateway.admission import Admission
+from steelyard.gateway.auth.building import require_keys
 from steelyard.gateway.cache_salt import CacheSalts
 from steelyard.gateway.config import GatewayConfig
-from steelyard.gateway.cors import Cors
 from steelyard.gateway.errors import Refusal, explain
-from steelyard.gateway.generation.chat_dialect import ChatDialect
-from steelyard.gateway.generation.completion_dialect import CompletionDialect
-from steelyard.gateway.generation.endpoint import GenerationEndpoint, Surroundings
+from steelyard.gateway.front import Lasting, build_front
 from steelyard.gateway.generation.prompts import PromptEncoder
-from steelyard.gateway.http import Exchange, HttpServer, Router
+from steelyard.gateway.http import Exchange, HttpServer, Route
+from steelyard.gateway.limits.building import build_store
+from steelyard.gateway.metrics_page import MetricsPage, OwnMetrics
 from steelyard.gateway.models import ModelTable, ServedModel
 from steelyard.gateway.request_id import request_id
-from steelyard.gateway.routes import About, Tokens
+from steelyard.gateway.routes import About
 from steelyard.gateway.stop_signals import StopSignals
 from steelyard.telemetry.metrics import Metrics
 
@@ -36,13 +37,18 @@ def build_gateway(
     models: Sequence[ServedModel],
     metrics: Metrics | None = None,
     clock: Clock | None = None,
+    page: MetricsPage | None = None,
 ) -> "Gateway":
-    """A door for `models` (at least one, the first is the default). Call inside a running loop."""
+    """A door for `models` (at least one, the first is the default). Call inside a running loop.
+
+    `page` is what `/metrics` shows; None shows `metrics`. Raises `SettingsError` for a file that
+    the settings name and that cannot be used.
+    """
     clock = clock or RealClock()
     metrics = metrics or Metrics(clock=clock, models=[model.name for model in models])
     table = ModelTable(models)
-    surroundings = Surroundings(
-        config=config,
+    page = page or OwnMetrics(table, metrics, clock, config.readiness_timeout_s)
+    lasting = Lasting(
         models=table,
         admission=Admission(
             max_in_flight=config.max_in_flight,
@@ -52,10 +58,11 @@ def build_gateway(
         ),
         encoder=PromptEncoder(config.requests.inline_prompt_chars),
         salts=CacheSalts(config.cache_secret),
+        store=build_store(config.tenants, clock, metrics.access),
         metrics=metrics,
+        about=About(table, page, clock, config.readiness_timeout_s),
     )
-    about = About(table, metrics, clock, config.readiness_timeout_s)
-    return Gateway(surroundings, about)
+    return Gateway(config, lasting)
 
 
 async def serve(gateway: "Gateway", on_ready: Callable[[str, int], None] | None = None) -> None:
@@ -77,11 +84,12 @@ async def serve(gateway: "Gateway", on_ready: Callable[[str, int], None] | None 
 class Gateway:
     """One listening door."""
 
-    def __init__(self, surroundings: Surroundings, about: About) -> None:
-        self._around = surroundings
-        self._cors = Cors(surroundings.config.cors_origins)
-        self._router = _routes(surroundings, about)
-        self._server = HttpServer(self._handle, surroundings.config, surroundings.metrics)
+    def __init__(self, config: GatewayConfig, lasting: Lasting) -> None:
+        self._lasting = lasting
+        self._front = build_front(config, lasting)
+        self._server = HttpServer(self._handle, config, lasting.metrics)
+        self._upkeep: asyncio.Task[None] | None = None
+        self._guard_upkeep: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -89,13 +97,28 @@ class Gateway:
         return self._server.address
 
     @property
-    def routes(self) -> tuple[str, ...]:
-        """Templates of all routes, for the documentation."""
-        return self._router.templates
+    def routes(self) -> tuple[Route, ...]:
+        """All of them."""
+        return self._front.router.routes
 
     async def startup(self) -> None:
         """Begin to listen. Raises `SettingsError` when the address cannot be had."""
+        self._upkeep = _start(self._lasting.store.run())
+        self._guard_upkeep = _start(self._front.guard.run())
         await self._server.startup()
+
+    async def apply(self, config: GatewayConfig) -> None:
+        """Change what can change while the door is open: authentication, tenants' and requests'
+        limits, CORS, times of streams. Requests that have begun go on under the former rules.
+
+        Raises `SettingsError`, and changes nothing, when the new settings cannot work.
+        """
+        front = build_front(config, self._lasting, self._front)
+        await require_keys(front.guard)
+        former, self._guard_upkeep = self._guard_upkeep, None
+        await _end(former)
+        self._front = front
+        self._guard_upkeep = _start(front.guard.run())
 
     async def shutdown(self, hurry: asyncio.Event | None = None) -> None:
         """Stop listening; running requests may finish within the grace period.
@@ -103,18 +126,15 @@ class Gateway:
         Setting `hurry` ends the grace period. Safe to repeat.
         """
         await self._server.stop(hurry or asyncio.Event())
-        self._around.encoder.close()
+        await _end(self._guard_upkeep)
+        await _end(self._upkeep)
+        self._lasting.encoder.close()
 
     async def _handle(self, exchange: Exchange) -> None:
-        """What happens around every request, in order."""
+        """What happens around every request."""
         exchange.name(request_id(exchange.header("x-request-id")))
-        self._cors.allow(exchange)
         try:
-            if self._cors.is_preflight(exchange):
-                await self._cors.answer_preflight(exchange)
-                return
-            handler = self._router.find(exchange)
-            await handler(exchange)
+            await self._front.answer(exchange)
         except Refusal as refusal:
             await exchange.refuse(refusal)
         except SteelyardError as error:
@@ -127,23 +147,18 @@ class Gateway:
         await exchange.refuse(refusal)
 
 
-def _routes(surroundings: Surroundings, about: About) -> Router:
-    limits = surroundings.config.requests
-    tokens = Tokens(surroundings.models, surroundings.encoder, limits.max_field_bytes)
-    router = Router()
-    router.add(
-        "POST", "/v1/chat/completions", GenerationEndpoint(ChatDialect(limits), surroundings)
-    )
-    router.add(
-        "POST", "/v1/completions", GenerationEndpoint(CompletionDialect(limits), surroundings)
-    )
-    router.add("POST", "/tokenize", tokens.tokenize)
-    router.add("POST", "/detokenize", tokens.detokenize)
-    router.add("GET", "/v1/models", about.models)
-    router.add("GET", "/v1/models/*", about.model)
-    router.add("GET", "/health", about.health)
-    router.add("GET", "/readiness", about.readiness)
-    router.add("GET", "/metrics", about.metrics)
-    router.add("GET", "/version", about.version)
-    router.add("GET", "/", about.root)
-    return router
+def _start(upkeep: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    task = asyncio.create_task(upkeep)
+    task.add_done_callback(_note_end)
+    return task
+
+
+def _note_end(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("upkeep has ended", exc_info=error)
+
+
+async def _end(task: "asyncio.Task[None] | None") -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait((task,))

@@ -1,11 +1,14 @@
 """Settings of the door, resolved: every value is final here.
 
-`cli.wiring` fills them from the deployment file's `gateway` section. The engine's own limits are
-`scheduling.config`; what a tenant may do will be `gateway.auth`'s business.
+`cli.wiring` fills them from the deployment file's sections `gateway` and `tenants`. The engine's
+own limits are `scheduling.config`.
 """
 
 import secrets
 from dataclasses import dataclass, field
+
+from steelyard.gateway.auth.config import AuthConfig
+from steelyard.gateway.limits.config import TenantsConfig
 
 __all__ = ["GatewayConfig", "HttpLimits", "RequestLimits"]
 
@@ -81,6 +84,12 @@ class GatewayConfig:
     """0 takes a free one; `HttpServer.address` tells which."""
     reuse_port: bool = False
     """Let several worker processes listen on the same port; the kernel spreads connections."""
+    unix_socket: str | None = None
+    """Listen on a socket file instead, which only this user can connect to."""
+    auth: AuthConfig = field(default_factory=AuthConfig)
+    tenants: TenantsConfig = field(default_factory=TenantsConfig)
+    has_metrics: bool = True
+    """Serve `/metrics` here, with the grant `llm:admin`."""
     cors_origins: tuple[str, ...] = ()
     """Web pages that may call the API from a browser; empty switches CORS off, `*` allows all."""
     http: HttpLimits = field(default_factory=HttpLimits)

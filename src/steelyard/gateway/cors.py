@@ -5,8 +5,11 @@ allowed, so `*` shares nothing that a page could not ask for itself.
 """
 
 from steelyard.gateway.http import Answer, Exchange
+from steelyard.gateway.limits import headers as limit_headers
 
 __all__ = ["Cors"]
+
+_EXPOSED = ", ".join(("x-request-id", "retry-after", *limit_headers.NAMES))
 
 
 class Cors:
@@ -24,7 +27,7 @@ class Cors:
             granted = "*" if "*" in self._origins else origin
             exchange.answer_headers += (
                 ("access-control-allow-origin", granted),
-                ("access-control-expose-headers", "x-request-id, retry-after"),
+                ("access-control-expose-headers", _EXPOSED),
                 ("vary", "Origin"),
             )
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from steelyard.contract import Engine
-from steelyard.contract.errors import UnknownModel
+from steelyard.contract.errors import Forbidden, UnknownModel
+from steelyard.gateway.caller import Caller
 from steelyard.gateway.ports import TextModel
 
 __all__ = ["ModelTable", "ServedModel"]
@@ -35,17 +36,35 @@ class ModelTable:
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._by_name.values())
 
-    def find(self, name: str | None) -> ServedModel:
-        """The model called `name`; None means the first. Raises `UnknownModel`."""
+    def visible(self, caller: Caller) -> list[ServedModel]:
+        """Those that the caller may use."""
+        return [model for model in self._by_name.values() if caller.may_use(model.name)]
+
+    def find(self, name: str | None, caller: Caller) -> ServedModel:
+        """The model called `name`; None means the first that the caller may use.
+
+        Raises `UnknownModel`, or `Forbidden` for one that is served to others.
+        """
         if name is None:
-            return self._default
+            return self._first(caller)
         model = self._by_name.get(name)
         if model is None:
-            names = ", ".join(sorted(self._by_name))
             raise UnknownModel(
-                f"the model {name[:100]!a} is not served here", param="model", fix=f"Use {names}."
+                f"the model {name[:100]!a} is not served here", param="model", fix=self._use(caller)
             )
+        caller.require_model(model.name)
         return model
+
+    def _first(self, caller: Caller) -> ServedModel:
+        if caller.may_use(self._default.name):
+            return self._default
+        for model in self.visible(caller):
+            return model
+        raise Forbidden("these credentials allow no model that is served here", param="model")
+
+    def _use(self, caller: Caller) -> str:
+        names = sorted(model.name for model in self.visible(caller))
+        return f"Use {', '.join(names)}." if names else ""
 
     def metric_name(self, name: str) -> str:
         """`name` when it is served; otherwise `unknown`, so that clients cannot invent series."""

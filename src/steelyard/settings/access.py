@@ -20,7 +20,17 @@ _Claim = Annotated[str, Field(min_length=1, max_length=256)]
 _Text = Annotated[str, Field(min_length=1, max_length=2048)]
 
 Algorithm = Literal[
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "Ed25519",
 ]
 """Signatures with a public key only: a shared secret would let every verifier issue tokens."""
 
@@ -63,7 +73,7 @@ class JwtSettings(Section):
     """Where the provider publishes its keys: the `jwks_uri` of its
     `/.well-known/openid-configuration`. https, except on this machine."""
     algorithms: tuple[Algorithm, ...] = Field(
-        default=("RS256", "ES256", "EdDSA"), strict=False, min_length=1
+        default=("RS256", "ES256", "EdDSA", "Ed25519"), strict=False, min_length=1
     )
     """Signatures that are accepted."""
     token_types: tuple[_Text, ...] = Field(default=("at+jwt", "JWT"), strict=False, min_length=1)

@@ -3,9 +3,3 @@
 `building` makes a `Guard` from settings, the guard answers for every request, and `gateway.caller`
 says what came of it. How much a caller may use is the business of `gateway.limits`.
 """
-
-from steelyard.gateway.auth.building import build_guard, require_keys
-from steelyard.gateway.auth.config import AuthConfig, JwtConfig
-from steelyard.gateway.auth.guard import Guard
-
-__all__ = ["AuthConfig", "Guard", "JwtConfig", "build_guard", "require_keys"]

@@ -15,8 +15,8 @@ class JwtConfig:
     audience: frozenset[str]
     """Any of these in `aud` will do."""
     jwks_url: str
-    algorithms: frozenset[str] = frozenset({"RS256", "ES256", "EdDSA"})
-    """Names of RFC 7518 and RFC 8037; signatures with a public key only."""
+    algorithms: frozenset[str] = frozenset({"RS256", "ES256", "EdDSA", "Ed25519"})
+    """Names of RFC 7518, RFC 8037 and RFC 9864; signatures with a public key only."""
     token_types: frozenset[str] = frozenset({"at+jwt", "jwt"})
     """Values of `typ` in small letters; `jwt` also stands for none."""
     tenant_claim: str = "tenant"

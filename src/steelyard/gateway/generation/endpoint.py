@@ -1,30 +1,29 @@
 """The path of an inference request, one step per line.
 
-Authentication, budgets, routing and failover will be steps of their own between these. Errors are
-raised where they are found and answered by `gateway.app`.
+Who asks was found out before (`gateway.auth`); routing and failover are behind `served.engine`.
+Errors are raised where they are found and answered by `gateway.app`.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steelyard.contract.errors import SteelyardError
 from steelyard.gateway.admission import Admission
 from steelyard.gateway.cache_salt import CacheSalts
-from steelyard.gateway.config import GatewayConfig
+from steelyard.gateway.config import GatewayConfig, RequestLimits
 from steelyard.gateway.generation.collecting import collect_order
 from steelyard.gateway.generation.dialect import Dialect
 from steelyard.gateway.generation.order import Ask, Order, make_order, plan
 from steelyard.gateway.generation.prompts import PromptEncoder
 from steelyard.gateway.generation.streaming import stream_order
 from steelyard.gateway.http import Answer, ClientGone, Exchange
+from steelyard.gateway.limits.config import TenantRules
+from steelyard.gateway.limits.limiter import Limiter
 from steelyard.gateway.models import ModelTable
 from steelyard.telemetry.metrics import Metrics
 from steelyard.telemetry.request_meter import RequestMeter
 
 __all__ = ["GenerationEndpoint", "Surroundings"]
-
-TENANT = "default"
-"""Everybody, as long as nobody is asked for credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class Surroundings:
 
     config: GatewayConfig
     models: ModelTable
+    limiter: Limiter
     admission: Admission
     encoder: PromptEncoder
     salts: CacheSalts
@@ -49,8 +49,8 @@ class GenerationEndpoint:
     async def __call__(self, exchange: Exchange) -> None:
         """Read, then walk the path with a meter that sees how it ends."""
         body = await exchange.read_body()
-        ask = self._read(body)
-        with self._meter(ask.fields.model) as meter:
+        ask = self._read(exchange, body)
+        with self._meter(exchange, ask.fields.model) as meter:
             try:
                 await self._walk(exchange, ask, meter)
             except ClientGone:
@@ -61,12 +61,14 @@ class GenerationEndpoint:
                 raise
 
     async def _walk(self, exchange: Exchange, ask: Ask, meter: RequestMeter) -> None:
-        """Check, queue, tokenise, generate, answer."""
-        around = self._around
-        served = around.models.find(ask.fields.model)
+        """Check, get permission, queue, tokenise, reserve, generate, answer."""
+        around, tenant = self._around, exchange.caller.tenant
+        served = around.models.find(ask.fields.model, exchange.caller)
         vocab_size = served.engine.info.vocab_size
-        sampling = plan(ask, vocab_size, around.config.requests)
-        async with around.admission.slot():
+        rules = around.limiter.rules(exchange.caller)
+        limits = _request_limits(around.config.requests, rules)
+        sampling = plan(ask, vocab_size, limits)
+        async with around.limiter.permit(exchange, meter) as permit, around.admission.slot():
             prompts = await around.encoder.encode(ask.prompts, served.text, vocab_size)
             order = make_order(
                 ask,
@@ -74,11 +76,13 @@ class GenerationEndpoint:
                 prompts,
                 served=served,
                 id_prefix=self._dialect.id_prefix,
-                cache_salt=around.salts.salt(TENANT, ask.fields.cache_salt),
-                tenant=TENANT,
+                cache_salt=around.salts.salt(tenant, ask.fields.cache_salt),
+                tenant=tenant,
+                rules=rules,
                 trace=exchange.header("traceparent"),
-                limits=around.config.requests,
+                limits=limits,
             )
+            await permit.reserve(order.prompt_tokens, order.asked_tokens, order.max_tokens)
             meter.handed_over(order.prompt_tokens)
             await self._deliver(exchange, order, meter)
 
@@ -90,12 +94,21 @@ class GenerationEndpoint:
             body = await collect_order(order, self._dialect, config, meter)
             await exchange.send(Answer(body))
 
-    def _read(self, body: bytes) -> Ask:
+    def _read(self, exchange: Exchange, body: bytes) -> Ask:
         try:
             return self._dialect.read(body)
         except SteelyardError as error:
-            self._meter("").failed(error)
+            self._meter(exchange, "").failed(error)
             raise
 
-    def _meter(self, model: str) -> RequestMeter:
-        return self._around.metrics.request(self._around.models.metric_name(model), TENANT)
+    def _meter(self, exchange: Exchange, model: str) -> RequestMeter:
+        name = self._around.models.metric_name(model)
+        return self._around.metrics.request(name, exchange.caller.tenant)
+
+
+def _request_limits(of_all: RequestLimits, rules: TenantRules) -> RequestLimits:
+    """What one request of a tenant may ask for."""
+    if rules.max_tokens is None:
+        return of_all
+    highest = min(rules.max_tokens, of_all.max_tokens or rules.max_tokens)
+    return replace(of_all, max_tokens=highest)

@@ -16,6 +16,7 @@ from steelyard.gateway.api.generation import GenerationFields
 from steelyard.gateway.api.sampling import SamplingPlan, plan_sampling
 from steelyard.gateway.config import RequestLimits
 from steelyard.gateway.generation.prompts import Prompt
+from steelyard.gateway.limits.config import TenantRules
 from steelyard.gateway.models import ServedModel
 
 __all__ = ["Ask", "Order", "OrderedChoice", "make_order", "plan"]
@@ -66,6 +67,16 @@ class Order:
         """Of all prompts."""
         return sum(len(c.request.prompt_ids) for c in self.choices if c.is_first_of_prompt)
 
+    @property
+    def max_tokens(self) -> int:
+        """That all choices together may produce."""
+        return sum(choice.request.sampling.max_tokens for choice in self.choices)
+
+    @property
+    def asked_tokens(self) -> int | None:
+        """As `max_tokens`, when the request named a number; None when it left that to us."""
+        return None if self.ask.asked_tokens is None else self.max_tokens
+
 
 def plan(ask: Ask, vocab_size: int, limits: RequestLimits) -> SamplingPlan:
     """Check all that can be checked without the prompt's tokens. Raises `InvalidRequest`."""
@@ -95,6 +106,7 @@ def make_order(
     id_prefix: str,
     cache_salt: str,
     tenant: str,
+    rules: TenantRules,
     trace: str | None,
     limits: RequestLimits,
 ) -> Order:
@@ -102,7 +114,7 @@ def make_order(
     response_id = id_prefix + os.urandom(12).hex()
     choices: list[OrderedChoice] = []
     for prompt, ids in zip(ask.prompts, prompts, strict=True):
-        max_tokens = _max_tokens(ask, len(ids), served.engine.info.context_tokens, limits)
+        max_tokens = _max_tokens(ask, len(ids), _context(served, rules), limits)
         echo = prompt.echo(served.text) if ask.echo else ""
         for choice in range(sampling.choices):
             index = len(choices)
@@ -112,7 +124,7 @@ def make_order(
                 sampling=sampling.params(max_tokens, choice),
                 model=served.name,
                 tenant=tenant,
-                priority=ask.fields.priority or 0,
+                priority=rules.priority(ask.fields.priority or 0),
                 cache_salt=cache_salt,
                 trace=trace,
             )
@@ -120,15 +132,30 @@ def make_order(
     return Order(ask, served, tuple(choices), sampling.stops, response_id, int(time.time()))
 
 
-def _max_tokens(ask: Ask, prompt_tokens: int, context_tokens: int, limits: RequestLimits) -> int:
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """How long a sequence may be, and who says so."""
+
+    tokens: int
+    whose: str
+
+
+def _context(served: ServedModel, rules: TenantRules) -> _Context:
+    tokens = served.engine.info.context_tokens
+    if rules.context_tokens is not None and rules.context_tokens < tokens:
+        return _Context(rules.context_tokens, "this tenant's")
+    return _Context(tokens, "this model's")
+
+
+def _max_tokens(ask: Ask, prompt_tokens: int, context: _Context, limits: RequestLimits) -> int:
     if prompt_tokens == 0:
         raise InvalidRequest("the prompt has no tokens", param=ask.prompt_param)
-    room = context_tokens - prompt_tokens
+    room = context.tokens - prompt_tokens
     asked = ask.asked_tokens
     if room < 1 or (asked is not None and asked > room):
         wanted = f" and max_tokens asks for {asked} more" if asked is not None else ""
         raise ContextTooLong(
-            f"this model's context holds {context_tokens} tokens, but the prompt has "
+            f"{context.whose} context holds {context.tokens} tokens, but the prompt has "
             f"{prompt_tokens}{wanted}",
             param=ask.prompt_param,
             fix="Shorten the prompt or lower max_tokens.",

@@ -8,7 +8,7 @@ from steelyard.gateway.http.answers import Answer, json_answer
 from steelyard.gateway.http.connection import ClientGone
 from steelyard.gateway.http.event_stream import EventStream
 from steelyard.gateway.http.exchange import Exchange
-from steelyard.gateway.http.router import Handler, Router
+from steelyard.gateway.http.router import Handler, Route, Router
 from steelyard.gateway.http.server import HttpServer, require_address
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Exchange",
     "Handler",
     "HttpServer",
+    "Route",
     "Router",
     "json_answer",
     "require_address",

@@ -3,17 +3,3 @@
 `limiter` is the step on a request's path, `store` keeps budgets in this process, `redis_store` and
 `shared_store` share them with others. Which rules a tenant has comes from the deployment file.
 """
-
-from steelyard.gateway.limits.config import RedisConfig, TenantRules, TenantsConfig
-from steelyard.gateway.limits.limiter import Limiter, Permit
-from steelyard.gateway.limits.store import LimitStore, MemoryStore
-
-__all__ = [
-    "LimitStore",
-    "Limiter",
-    "MemoryStore",
-    "Permit",
-    "RedisConfig",
-    "TenantRules",
-    "TenantsConfig",
-]

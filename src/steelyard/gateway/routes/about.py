@@ -7,13 +7,13 @@ because an engine is loading would never see it loaded. `/readiness` asks the en
 import msgspec
 
 from steelyard import __version__
-from steelyard.contract import Clock, EngineStatus
+from steelyard.contract import Clock
 from steelyard.contract.clock import within
 from steelyard.contract.errors import EngineStarting, SteelyardError
 from steelyard.gateway.errors import Refusal
 from steelyard.gateway.http import Answer, Exchange, json_answer
+from steelyard.gateway.metrics_page import MetricsPage
 from steelyard.gateway.models import ModelTable, ServedModel
-from steelyard.telemetry.metrics import Metrics
 
 __all__ = ["About", "ModelCard"]
 
@@ -38,10 +38,10 @@ class About:
     """The door about itself."""
 
     def __init__(
-        self, models: ModelTable, metrics: Metrics, clock: Clock, readiness_timeout_s: float
+        self, models: ModelTable, page: MetricsPage, clock: Clock, readiness_timeout_s: float
     ) -> None:
         self._models = models
-        self._metrics = metrics
+        self._page = page
         self._clock = clock
         self._readiness_timeout_s = readiness_timeout_s
 
@@ -69,18 +69,8 @@ class About:
         await exchange.send(json_answer({"status": "ready"}))
 
     async def metrics(self, exchange: Exchange) -> None:
-        """`/metrics`: all values, after a fresh look at the engines."""
-        for number, model in enumerate(self._models):
-            try:
-                status = await within(self._clock, self._readiness_timeout_s, model.engine.status())
-            except TimeoutError:
-                continue  # busy with a long step, maybe: its last known values stay
-            except EngineStarting:
-                status = EngineStatus(state="starting")
-            except SteelyardError:
-                status = EngineStatus(state="lost")
-            self._metrics.observe_engine(status, str(number))
-        body, content_type = self._metrics.exposition(exchange.header("accept") or "")
+        """`/metrics`: all values of all processes of this service."""
+        body, content_type = await self._page.exposition(exchange.header("accept") or "")
         await exchange.send(Answer(body, content_type=content_type))
 
     async def version(self, exchange: Exchange) -> None:
@@ -89,12 +79,13 @@ class About:
 
     async def models(self, exchange: Exchange) -> None:
         """`/v1/models`."""
-        await exchange.send(json_answer(ModelList([_card(model) for model in self._models])))
+        cards = [_card(model) for model in self._models.visible(exchange.caller)]
+        await exchange.send(json_answer(ModelList(cards)))
 
     async def model(self, exchange: Exchange) -> None:
         """`/v1/models/{id}`; an id may hold slashes."""
         name = exchange.path.removeprefix("/v1/models/")
-        await exchange.send(json_answer(_card(self._models.find(name))))
+        await exchange.send(json_answer(_card(self._models.find(name, exchange.caller))))
 
     async def _trouble(self) -> str | None:
         """Why a model cannot be served now; None when all can."""

@@ -11,17 +11,24 @@ from steelyard.gateway.api.tokens import (
 )
 from steelyard.gateway.generation.prompts import Conversation, Prompt, PromptEncoder, TextPrompt
 from steelyard.gateway.http import Exchange, json_answer
+from steelyard.gateway.limits.limiter import Limiter
 from steelyard.gateway.models import ModelTable
 
 __all__ = ["Tokens"]
 
 
 class Tokens:
-    """Text to tokens and back, exactly as a completion would do it."""
+    """Text to tokens and back, exactly as a completion would do it.
 
-    def __init__(self, models: ModelTable, encoder: PromptEncoder, max_field_bytes: int) -> None:
+    A request counts as one of its tenant's; tokens do not count, since no engine computes them.
+    """
+
+    def __init__(
+        self, models: ModelTable, encoder: PromptEncoder, limiter: Limiter, max_field_bytes: int
+    ) -> None:
         self._models = models
         self._encoder = encoder
+        self._limiter = limiter
         self._tokenize = BodyDecoder(TokenizeRequest, TOKEN_POLICY, max_field_bytes=max_field_bytes)
         self._detokenize = BodyDecoder(
             DetokenizeRequest, TOKEN_POLICY, max_field_bytes=max_field_bytes
@@ -30,10 +37,11 @@ class Tokens:
     async def tokenize(self, exchange: Exchange) -> None:
         """Ids of a prompt or of a conversation."""
         request = self._tokenize.decode(await exchange.read_body())
-        served = self._models.find(request.model)
+        served = self._models.find(request.model, exchange.caller)
         info = served.engine.info
         prompt = _prompt(request)
-        (ids,) = await self._encoder.encode([prompt], served.text, info.vocab_size)
+        async with self._limiter.permit(exchange):
+            (ids,) = await self._encoder.encode([prompt], served.text, info.vocab_size)
         strings = [served.text.token_text(i) for i in ids] if request.return_token_strs else None
         await exchange.send(
             json_answer(TokenizeAnswer(len(ids), info.context_tokens, list(ids), strings))
@@ -42,7 +50,7 @@ class Tokens:
     async def detokenize(self, exchange: Exchange) -> None:
         """Text of ids."""
         request = self._detokenize.decode(await exchange.read_body())
-        served = self._models.find(request.model)
+        served = self._models.find(request.model, exchange.caller)
         vocab_size = served.engine.info.vocab_size
         for at, token_id in enumerate(request.tokens):
             if not 0 <= token_id < vocab_size:
@@ -50,7 +58,9 @@ class Tokens:
                     f"{token_id} is not a token id; they are below {vocab_size}",
                     param=f"tokens[{at}]",
                 )
-        await exchange.send(json_answer(DetokenizeAnswer(served.text.decode(request.tokens))))
+        async with self._limiter.permit(exchange):
+            text = served.text.decode(request.tokens)
+        await exchange.send(json_answer(DetokenizeAnswer(text)))
 
 
 def _prompt(request: TokenizeRequest) -> Prompt:
