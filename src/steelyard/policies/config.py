@@ -80,7 +80,7 @@ class RetryConfig:
 
     max_attempts: int = 3
     """Attempts without a token in between. One that brought tokens was no failure of the request,
-    so a stream outlives any number of replicas, one after the other."""
+    so a stream outlives one replica after the other, until quarantine takes it for the cause."""
     max_attempts_in_all: int = 16
     """Bound for requests that make every replica fail after a few tokens."""
     max_refusals: int = 3

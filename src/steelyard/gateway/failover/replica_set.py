@@ -14,6 +14,7 @@ from steelyard.contract import Engine, EngineInfo
 from steelyard.contract.errors import (
     EngineDraining,
     EngineFailed,
+    EngineLost,
     EngineStarting,
     Overloaded,
     RetryLater,
@@ -308,8 +309,8 @@ class ReplicaSet:
         was_there = not member.health.is_absent
         member.absence = error
         member.health.on_absence(now_s, error.code)
-        if was_there:
-            self.note_death(member, error, now_s)
+        if was_there:  # what those in flight hear is no advice to come back later: they move now
+            self.note_death(member, EngineLost(f"the replica {member.name} is gone"), now_s)
         self.note_state(member)
 
     def note_death(self, member: Member, error: SteelyardError, now_s: float) -> None:
