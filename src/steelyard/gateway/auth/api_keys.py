@@ -22,7 +22,15 @@ import msgspec
 from steelyard.gateway.auth.refused import CredentialsRefused
 from steelyard.gateway.caller import Caller, caller_of, is_tenant_name
 
-__all__ = ["KeyEntry", "KeyTable", "entry_line", "hash_key", "new_key", "parse_keys"]
+__all__ = [
+    "MIN_FOREIGN_CHARS",
+    "KeyEntry",
+    "KeyTable",
+    "entry_line",
+    "hash_key",
+    "new_key",
+    "parse_keys",
+]
 
 MIN_FOREIGN_CHARS = 24
 """Of a key that we did not make; a shorter one could be guessed from its hash."""

@@ -19,11 +19,12 @@ from steelyard.gateway.errors import Refusal
 from steelyard.gateway.http import Exchange
 from steelyard.telemetry.access_meter import AccessMeter
 
-__all__ = ["Authenticator", "Guard", "Upkeep"]
+__all__ = ["Authenticator", "Guard", "Upkeep", "is_bearer"]
 
 _log = logging.getLogger(__name__)
 
-_BEARER = re.compile(r"[Bb]earer +([A-Za-z0-9._~+/-]+=*)")
+_TOKEN68 = r"[A-Za-z0-9._~+/-]+=*"
+_BEARER = re.compile(rf"[Bb]earer +({_TOKEN68})")
 _CHALLENGE = 'Bearer realm="steelyard"'
 
 
@@ -90,6 +91,11 @@ class Guard:
         async with asyncio.TaskGroup() as group:
             for loop in self._upkeep.loops:
                 group.create_task(loop())
+
+
+def is_bearer(credentials: str) -> bool:
+    """True for what can follow `Bearer` in a header."""
+    return re.fullmatch(_TOKEN68, credentials) is not None
 
 
 def _bearer(exchange: Exchange) -> str:
