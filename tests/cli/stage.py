@@ -19,7 +19,7 @@ import psutil
 from steelyard.engine.fake_runner import FakeModel
 from tests.checkpoints.builders import tiny_vocabulary, write_gguf
 
-__all__ = ["FAKE", "REAL", "ROOT", "Command", "Stage", "Stream", "is_gone", "wait_for"]
+__all__ = ["FAKE", "REAL", "ROOT", "Command", "Stage", "Stream", "ask", "is_gone", "wait_for"]
 
 ROOT = Path(__file__).parents[2]
 REAL = (str(Path(sys.executable).with_name("steelyard")),)
@@ -40,6 +40,20 @@ def is_gone(pid: int) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     return True
+
+
+def ask(
+    port: int,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    credentials: str | None = None,
+) -> tuple[int, Any]:
+    """Ask a server on this machine: status and body, decoded unless it is no JSON."""
+    with contextlib.closing(_connect(port)) as connection:
+        status, _, text = _exchange(connection, path, body, credentials)
+    with contextlib.suppress(ValueError):
+        return status, json.loads(text)
+    return status, text
 
 
 class Command:
@@ -111,13 +125,11 @@ class Command:
         wait_for(is_there)
         return found[0]
 
-    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+    def ask(
+        self, path: str, body: Mapping[str, Any] | None = None, credentials: str | None = None
+    ) -> tuple[int, Any]:
         """Status and decoded body of one answer; text when it is no JSON."""
-        with contextlib.closing(_connect(self.port)) as connection:
-            status, _, text = _exchange(connection, path, body)
-        with contextlib.suppress(ValueError):
-            return status, json.loads(text)
-        return status, text
+        return ask(self.port, path, body, credentials)
 
     def metric(self, series: str) -> float:
         """The value of one series of `/metrics`; 0 when it is not there."""
@@ -272,18 +284,25 @@ def _connect(port: int) -> http.client.HTTPConnection:
 
 
 def _send(
-    connection: http.client.HTTPConnection, path: str, body: Mapping[str, Any] | None
+    connection: http.client.HTTPConnection,
+    path: str,
+    body: Mapping[str, Any] | None,
+    credentials: str | None = None,
 ) -> None:
+    headers = {} if credentials is None else {"authorization": f"Bearer {credentials}"}
     if body is None:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
     else:
-        headers = {"content-type": "application/json"}
+        headers["content-type"] = "application/json"
         connection.request("POST", path, json.dumps(body), headers)
 
 
 def _exchange(
-    connection: http.client.HTTPConnection, path: str, body: Mapping[str, Any] | None
+    connection: http.client.HTTPConnection,
+    path: str,
+    body: Mapping[str, Any] | None,
+    credentials: str | None,
 ) -> tuple[int, Mapping[str, str], str]:
-    _send(connection, path, body)
+    _send(connection, path, body, credentials)
     answer = connection.getresponse()
     return answer.status, dict(answer.headers), answer.read().decode()

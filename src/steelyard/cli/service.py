@@ -17,12 +17,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from pathlib import Path
 from typing import Any, TypeVar
 
+from steelyard.cli.door import gateway_config, require_door
 from steelyard.cli.loading import LoadedFiles
 from steelyard.cli.progress import EngineProgress
 from steelyard.cli.wiring import (
     ServedEngine,
-    gateway_config,
     make_engine,
+    make_engines,
     make_gateway,
     make_metrics,
     make_sampler,
@@ -31,7 +32,6 @@ from steelyard.cli.wiring import (
 from steelyard.contract import EngineInfo
 from steelyard.contract.errors import SettingsError
 from steelyard.gateway.app import Gateway
-from steelyard.gateway.http import require_address
 from steelyard.gateway.stop_signals import StopSignals
 from steelyard.settings import Resolved
 from steelyard.telemetry import HardwareSampler
@@ -64,7 +64,7 @@ def require_startable(resolved: Resolved) -> None:
 
     Cheap, and meant to come before a model is fetched or loaded.
     """
-    require_address(gateway_config(resolved.deployment))
+    require_door(gateway_config(resolved.deployment))
     open_sample_file(resolved.deployment)
 
 
@@ -72,14 +72,15 @@ async def run_service(resolved: Resolved, files: LoadedFiles, announce: Announce
     """Serve until a signal. Raises what keeps the door or the engine from serving."""
     progress = EngineProgress()
     with _runtime_dir() as runtime_dir, StopSignals() as signals:
-        served = make_engine(
+        metrics = make_metrics(resolved.deployment)
+        served = make_engines(
             resolved,
             files,
+            metrics,
             runtime_dir=runtime_dir,
             tries=_SERVICE_TRIES,
             on_change=progress,
         )
-        metrics = make_metrics(resolved.deployment)
         gateway = make_gateway(resolved, served, files.text, metrics)
         service = _Service(served, gateway, make_sampler(resolved, served, metrics), signals)
         try:

@@ -7,25 +7,26 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from steelyard.backends.embedded import EmbeddedEngine
 from steelyard.backends.fake import FakeEngine, FakeEngineConfig
 from steelyard.checkpoints import Checkpoint
+from steelyard.cli.door import gateway_config
 from steelyard.cli.loading import LoadedFiles
-from steelyard.contract import Engine, EngineInfo, RealClock
+from steelyard.cli.replicas import make_replicas
+from steelyard.contract import Engine, EngineInfo, EngineStatus, RealClock
 from steelyard.contract.errors import EngineStarting, SettingsError, SteelyardError
 from steelyard.engine.config import EngineConfig
 from steelyard.fleet.config import RestartPolicy
 from steelyard.fleet.process import LocalLauncher, engine_command
 from steelyard.fleet.replica import Replica, ReplicaStatus
 from steelyard.gateway.app import Gateway, build_gateway
-from steelyard.gateway.config import GatewayConfig, HttpLimits, RequestLimits
 from steelyard.gateway.models import ServedModel
-from steelyard.settings import Deployment, Resolved, read_secret
+from steelyard.settings import Deployment, Resolved
 from steelyard.telemetry import HardwareSampler, Metrics, ProcessProbe, SampleFile, find_gpus
 from steelyard.text.text_model import TextModel
 
@@ -33,8 +34,8 @@ __all__ = [
     "Keeper",
     "ServedEngine",
     "engine_config",
-    "gateway_config",
     "make_engine",
+    "make_engines",
     "make_gateway",
     "make_metrics",
     "make_sampler",
@@ -49,10 +50,6 @@ _SILENCE_MARGIN_S = 10.0
 """Between the engine's own limit for a step and taking it for mute."""
 
 _NOTICE_S = 0.02
-
-_WAITING_PER_RUNNING = 4
-"""Requests given to the engine beyond those that run: enough that a freed place is filled at once,
-few enough that waiting happens at the door."""
 
 
 class Keeper(Protocol):
@@ -85,8 +82,10 @@ class ServedEngine:
 
     engine: Engine
     keeper: Keeper
-    pid: Callable[[], int | None]
-    """Of its process now; None while there is none, or when it is none of its own."""
+    pids: Callable[[], Mapping[str, int]]
+    """Of its processes that are there now, by name; none when it has none of its own."""
+    statuses: Callable[[], Awaitable[Mapping[str, EngineStatus]]] | None = None
+    """Of its replicas, by name; None when it is a single engine."""
 
     async def wait_ready(self) -> EngineInfo:
         """What is known of it once it is ready. Raises what keeps it from becoming so."""
@@ -130,7 +129,7 @@ def make_engine(
     tries: int,
     on_change: Callable[[ReplicaStatus], None],
 ) -> ServedEngine:
-    """The engine of the deployment; `runtime_dir` is a private folder for its socket.
+    """One engine of the deployment; `runtime_dir` is a private folder for its socket.
 
     After `tries` failed starts in a row, one that was never ready counts as broken.
     """
@@ -148,7 +147,34 @@ def make_engine(
         on_change=on_change,
     )
     engine.explain_absence = replica.absence
-    return ServedEngine(engine, replica, lambda: replica.status.pid)
+    return ServedEngine(engine, replica, lambda: _pid_of(replica))
+
+
+def make_engines(
+    resolved: Resolved,
+    files: LoadedFiles,
+    metrics: Metrics,
+    *,
+    runtime_dir: Path,
+    tries: int,
+    on_change: Callable[[ReplicaStatus], None],
+) -> ServedEngine:
+    """The deployment's engine, or all its replicas as one; see `make_engine`."""
+    deployment = resolved.deployment
+    if deployment.replica_count == 1:
+        return make_engine(
+            resolved, files, runtime_dir=runtime_dir, tries=tries, on_change=on_change
+        )
+    replicas = make_replicas(
+        deployment,
+        lambda listen: engine_config(resolved, files.checkpoint, listen),
+        metrics,
+        folder=runtime_dir,
+        policy=restart_policy(deployment, tries),
+        on_change=on_change,
+    )
+    crew = replicas.crew
+    return ServedEngine(replicas.engine, replicas, lambda: crew.pids, replicas.statuses)
 
 
 def make_metrics(deployment: Deployment) -> Metrics:
@@ -161,7 +187,13 @@ def make_gateway(
 ) -> Gateway:
     """The door in front of one engine. Call inside a running loop."""
     name = resolved.deployment.served_as
-    model = ServedModel(name=name, engine=served.engine, text=text, created=int(time.time()))
+    model = ServedModel(
+        name=name,
+        engine=served.engine,
+        text=text,
+        created=int(time.time()),
+        statuses=served.statuses,
+    )
     return build_gateway(gateway_config(resolved.deployment), [model], metrics)
 
 
@@ -169,9 +201,7 @@ def make_sampler(resolved: Resolved, served: ServedEngine, metrics: Metrics) -> 
     """Samples of host, devices and our processes."""
 
     def pids() -> dict[str, int]:
-        engine_pid = served.pid()
-        own = {"gateway": os.getpid()}
-        return own if engine_pid is None else {**own, "engine-0": engine_pid}
+        return {"gateway": os.getpid(), **served.pids()}
 
     return HardwareSampler(
         clock=RealClock(),
@@ -232,46 +262,6 @@ def engine_config(resolved: Resolved, checkpoint: Checkpoint, listen: str) -> En
     )
 
 
-def gateway_config(deployment: Deployment) -> GatewayConfig:
-    """What the door is told."""
-    gateway, limits = deployment.gateway, deployment.gateway.limits
-    config = GatewayConfig(
-        host=gateway.host,
-        port=gateway.port,
-        cors_origins=gateway.cors.origins,
-        http=HttpLimits(
-            max_header_bytes=limits.max_header_bytes,
-            header_timeout_s=limits.header_timeout_s,
-            max_body_bytes=limits.max_body_bytes,
-            body_timeout_s=limits.body_timeout_s,
-            idle_timeout_s=limits.idle_timeout_s,
-            write_timeout_s=limits.write_timeout_s,
-            max_connections=limits.max_connections,
-        ),
-        requests=RequestLimits(
-            max_tokens=limits.max_tokens,
-            default_max_tokens=limits.default_max_tokens,
-            max_n=limits.max_n,
-            max_sequences=limits.max_sequences,
-            max_logprobs=limits.max_logprobs,
-            max_stop=limits.max_stop,
-            max_stop_chars=limits.max_stop_chars,
-            max_logit_bias=limits.max_logit_bias,
-            max_messages=limits.max_messages,
-        ),
-        max_in_flight=_WAITING_PER_RUNNING * deployment.batching.running_limit,
-        max_queue=limits.max_queue,
-        queue_timeout_s=limits.queue_timeout_s,
-        keepalive_comment_s=gateway.keepalive_comment_s,
-        stall_timeout_s=gateway.stall_timeout_s,
-        shutdown_grace_s=gateway.shutdown_grace_s,
-    )
-    file = deployment.kv_cache.salt_secret_file
-    if file is None:
-        return config
-    return replace(config, cache_secret=read_secret(file, key="kv_cache.salt_secret_file"))
-
-
 def restart_policy(deployment: Deployment, tries: int) -> RestartPolicy:
     """When an engine process is started again."""
     engine = deployment.engine
@@ -296,7 +286,12 @@ def _fake_engine(deployment: Deployment, files: LoadedFiles) -> ServedEngine:
         block_tokens=deployment.kv_cache.block_tokens,
     )
     engine = FakeEngine(config, clock=RealClock())
-    return ServedEngine(engine, InProcess(engine.close), lambda: None)
+    return ServedEngine(engine, InProcess(engine.close), dict)
+
+
+def _pid_of(replica: Replica) -> dict[str, int]:
+    pid = replica.status.pid
+    return {} if pid is None else {"engine-0": pid}
 
 
 def _number(value: int | str) -> int:

@@ -12,11 +12,11 @@ MIN_SECRET_BYTES = 16
 _MAX_SECRET_BYTES = 4096
 
 
-def read_secret(file: str, *, key: str) -> bytes:
+def read_secret(file: str, *, key: str, min_bytes: int = MIN_SECRET_BYTES) -> bytes:
     """The file's bytes without surrounding white space.
 
     Raises `SettingsError` for `key` when there is no such file, or it holds fewer than
-    `MIN_SECRET_BYTES` or more than 4096 bytes. The message never shows the content.
+    `min_bytes` or more than 4096 bytes. The message never shows the content.
     """
     try:
         with expanded(file).open("rb") as stream:
@@ -34,10 +34,10 @@ def read_secret(file: str, *, key: str) -> bytes:
             fix="name the file that holds the secret alone",
         )
     secret = secret.strip()
-    if len(secret) < MIN_SECRET_BYTES:
+    if len(secret) < min_bytes:
         raise SettingsError(
             f"the file holds {len(secret)} bytes, which can be guessed",
             param=key,
-            fix=f"store at least {MIN_SECRET_BYTES} random bytes: openssl rand -base64 32",
+            fix=f"store at least {min_bytes} random bytes: openssl rand -base64 32",
         )
     return secret
