@@ -204,7 +204,6 @@ def test_an_unknown_variable_is_refused_in_its_own_spelling(examined: Examiner) 
     [
         ("slo: {ttft_ms: 2000}", "slo"),
         ("parallel: {tensor: 2}", "parallel"),
-        ("groups: [{name: a}]", "groups"),
         ("kv_cache: {precision: {history: int8}}", "kv_cache.precision"),
         ("kv_cache: {warmup: {learn: true}}", "kv_cache.warmup"),
         ("kv_cache: {offload: {host_gib: 1}}", "kv_cache.offload"),

@@ -42,6 +42,10 @@ async def observe_engines(
 ) -> None:
     """Take over the present state of the models' engines."""
     for number, model in enumerate(models):
+        if model.statuses is not None:
+            for name, status in (await model.statuses()).items():
+                metrics.observe_engine(status, name)
+            continue
         try:
             status = await within(clock, timeout_s, model.engine.status())
         except TimeoutError:

@@ -1,12 +1,12 @@
 """The models that clients may ask for by name.
 
-One today, several later; which replica of a model serves a request will be routing's business.
+One today, several later; which replica of a model serves a request is `failover`'s business.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from steelyard.contract import Engine
+from steelyard.contract import Engine, EngineStatus
 from steelyard.contract.errors import Forbidden, UnknownModel
 from steelyard.gateway.caller import Caller
 from steelyard.gateway.ports import TextModel
@@ -23,6 +23,8 @@ class ServedModel:
     text: TextModel
     created: int
     """Unix time at which the model began to be served; `/v1/models` reports it."""
+    statuses: Callable[[], Awaitable[Mapping[str, EngineStatus]]] | None = None
+    """Of the replicas behind the engine, by name; None when it is a single one."""
 
 
 class ModelTable:

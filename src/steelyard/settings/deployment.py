@@ -10,6 +10,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from steelyard.settings._section import Section
+from steelyard.settings.fleet import (
+    FailoverSettings,
+    GroupSettings,
+    ReplicaCount,
+    RoutingSettings,
+    named_groups,
+)
 from steelyard.settings.gateway import GatewaySettings
 from steelyard.settings.sections import (
     BatchingSettings,
@@ -38,6 +45,13 @@ class Deployment(Section):
     cache_dir: Annotated[str, Field(min_length=1)] | None = None
     """Where models and compiled kernels are kept; `null` is `$XDG_CACHE_HOME/steelyard`, or
     `~/.cache/steelyard`."""
+    replicas: ReplicaCount = 1
+    """Engine processes that serve the model together, on this machine; `auto` threads are divided
+    among them. `groups` can say more."""
+    groups: dict[str, GroupSettings] = Field(default_factory=dict)
+    """Replicas in groups, each with its number, its weight, or standing by for another one."""
+    routing: RoutingSettings = RoutingSettings()
+    failover: FailoverSettings = FailoverSettings()
     engine: EngineSettings = EngineSettings()
     weights: WeightsSettings = WeightsSettings()
     batching: BatchingSettings = BatchingSettings()
@@ -45,6 +59,16 @@ class Deployment(Section):
     gateway: GatewaySettings = GatewaySettings()
     tenants: TenantsSettings = TenantsSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+
+    @property
+    def replica_groups(self) -> dict[str, GroupSettings]:
+        """`groups`, or the one that `replicas` describes; at least one of them serves."""
+        return named_groups(self.groups, self.replicas)
+
+    @property
+    def replica_count(self) -> int:
+        """Engine processes in all, those that stand by included."""
+        return sum(group.replicas for group in self.replica_groups.values())
 
     @property
     def served_as(self) -> str:

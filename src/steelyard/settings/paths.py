@@ -10,7 +10,7 @@ from pathlib import Path
 from steelyard.contract.errors import SettingsError
 from steelyard.settings.layers import FILE_VARIABLE
 
-__all__ = ["default_cache_dir", "environment", "expanded", "named_file"]
+__all__ = ["default_cache_dir", "deployment_file", "environment", "expanded", "named_file"]
 
 
 def environment() -> Mapping[str, str]:
@@ -22,6 +22,11 @@ def named_file(environ: Mapping[str, str]) -> Path | None:
     """The deployment file that `STEELYARD_CONFIG` names; None when it names none."""
     name = environ.get(FILE_VARIABLE)
     return expanded(name) if name else None
+
+
+def deployment_file(given: Path | None) -> Path | None:
+    """`given`, else the file that `STEELYARD_CONFIG` names; None when there is neither."""
+    return given or named_file(environment())
 
 
 def default_cache_dir(environ: Mapping[str, str] | None = None) -> Path:

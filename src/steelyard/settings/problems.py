@@ -143,7 +143,6 @@ _UNAVAILABLE_KEYS: dict[Path, tuple[str, str]] = {
         "remove it; batching.step_stretch bounds how far a long prompt slows running streams",
     ),
     ("parallel",): ("a replica runs on one device", "remove it"),
-    ("groups",): ("a deployment is one replica", "remove it"),
     ("kv_cache", "precision"): (
         "the whole cache has one precision",
         "remove it; kv_cache.dtype sets that precision",

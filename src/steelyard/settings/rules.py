@@ -182,6 +182,39 @@ def _restarts_slow_down(deployment: Deployment) -> Iterator[Contradiction]:
         )
 
 
+def _replicas_are_said_once(deployment: Deployment) -> Iterator[Contradiction]:
+    if deployment.groups and deployment.replicas != 1:
+        yield Contradiction(
+            ("replicas", "groups"),
+            "is set together with groups, which say how many replicas there are",
+            "remove it, and set replicas of each group",
+        )
+
+
+def _standbys_have_somebody(deployment: Deployment) -> Iterator[Contradiction]:
+    groups = deployment.groups
+    for name, group in groups.items():
+        path = f"groups.{name}.standby_of"
+        if group.standby_of is None:
+            continue
+        primary = groups.get(group.standby_of)
+        if primary is None or primary.standby_of is not None:
+            yield Contradiction(
+                (path,),
+                f"{group.standby_of} is no group that serves",
+                "name a group of this file that has no standby_of itself",
+            )
+
+
+def _made_up_tokens_need_no_replicas(deployment: Deployment) -> Iterator[Contradiction]:
+    if deployment.backend == "fake" and deployment.replica_count > 1:
+        yield Contradiction(
+            ("replicas", "backend"),
+            "more than one replica is set, but backend = fake has no engine processes",
+            "set backend: embedded, or replicas: 1",
+        )
+
+
 RULES: tuple[Callable[[Deployment], Iterator[Contradiction]], ...] = (
     _held_batch_fits,
     _holding_ends,
@@ -194,5 +227,8 @@ RULES: tuple[Callable[[Deployment], Iterator[Contradiction]], ...] = (
     _credentials_are_asked_for,
     _metrics_have_a_place,
     _restarts_slow_down,
+    _replicas_are_said_once,
+    _standbys_have_somebody,
+    _made_up_tokens_need_no_replicas,
 )
 """Every rule; a new one is added here."""

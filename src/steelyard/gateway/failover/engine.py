@@ -32,6 +32,7 @@ from steelyard.contract.errors import (
     Cancelled,
     EngineDraining,
     EngineFailed,
+    EngineStarting,
     InvalidRequest,
     Quarantined,
     SteelyardError,
@@ -113,17 +114,26 @@ class FailoverEngine:
         """Give a replica new requests, or none (a standby, or one about to be stopped)."""
         self.replicas.want(name, is_wanted)
 
-    async def retire(self, name: str, *, grace_s: float) -> None:
-        """Take a replica out: no new requests, and whoever is not done after `grace_s` goes on
-        elsewhere. Returns once nothing is in flight there."""
+    async def empty(self, name: str, *, grace_s: float) -> None:
+        """Give a replica no new requests, and see that what it has ends: whoever is not done after
+        `grace_s` goes on elsewhere. Returns once nothing is in flight there; it stays unwanted."""
         self.replicas.want(name, False)
         member = self.replicas[name]
         with contextlib.suppress(TimeoutError):
             await within(self._clock, grace_s, self._until_free(member))
-        self.replicas.remove(name)
         while member.attempts:  # those whose clients are slow are told when they come back
-            member.give_up(EngineDraining(f"the replica {name} was retired"), is_move=True)
+            member.give_up(EngineDraining(f"the replica {name} is drained"), is_move=True)
             await self._clock.sleep(self._config.tick_s)
+
+    async def retire(self, name: str, *, grace_s: float) -> None:
+        """As `empty`, and take the replica out."""
+        await self.empty(name, grace_s=grace_s)
+        self.replicas.remove(name)
+
+    async def statuses(self) -> dict[str, EngineStatus]:
+        """Of every replica by name; of those that are slow to answer, their last known status."""
+        await self._refresh_all()
+        return {member.name: _shown(member) for member in self.replicas}
 
     # contract.Engine
 
@@ -180,8 +190,7 @@ class FailoverEngine:
         """The sum of all replicas; of those that are slow to answer, their last known status."""
         if not self.replicas.find_somebody():
             raise self.replicas.why_nobody()
-        members = [member for member in self.replicas if not member.health.is_absent]
-        await asyncio.gather(*map(self._refresh, members))
+        await self._refresh_all()
         statuses = {m.name: m.status for m in self.replicas if m.status is not None}
         state: EngineState = "draining" if self._is_draining else "ready"
         return self._totals.add_up(statuses, state)
@@ -233,6 +242,10 @@ class FailoverEngine:
             self._meter.quarantined()
             raise Quarantined("replicas died of requests like this one, so it is refused")
 
+    async def _refresh_all(self) -> None:
+        members = [member for member in self.replicas if not member.health.is_absent]
+        await asyncio.gather(*map(self._refresh, members))
+
     async def _refresh(self, member: Member) -> None:
         try:
             limit_s = self._config.status_timeout_s
@@ -243,6 +256,13 @@ class FailoverEngine:
     async def _until_free(self, member: Member) -> None:
         while member.attempts:
             await self._clock.sleep(self._config.tick_s)
+
+
+def _shown(member: Member) -> EngineStatus:
+    if member.health.is_absent or member.status is None:
+        is_coming = member.absence is None or isinstance(member.absence, EngineStarting)
+        return EngineStatus(state="starting" if is_coming else "lost")
+    return member.status
 
 
 def _ignore(_name: str, _status: EngineStatus) -> None:
