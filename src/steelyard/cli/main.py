@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from steelyard.cli import chat, config, keys, mock, model, run, serve, verify
+from steelyard.cli import bench, chat, config, keys, mock, model, run, serve, verify
 from steelyard.cli.endings import run_command
 from steelyard.cli.options import examples
 
@@ -35,6 +35,7 @@ app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=chat.EXAMPLES)(chat.chat)
 app.command(epilog=run.EXAMPLES)(run.run)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
+app.add_typer(bench.app, name="bench")
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")
 app.add_typer(keys.app, name="keys")

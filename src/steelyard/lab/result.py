@@ -27,6 +27,7 @@ __all__ = [
     "Throughput",
     "TokenFacts",
     "WindowFacts",
+    "encode_result",
     "json_schema",
     "read_result",
     "write_result",
@@ -235,11 +236,15 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return None if summary is None else summary.percentiles.get(f"p{percent:g}")
 
 
+def encode_result(result: msgspec.Struct) -> bytes:
+    """A run, or a series of runs, as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
+
+
 def write_result(result: RunResult, path: Path) -> None:
     """As indented JSON. Raises `InvalidRequest` when the file cannot be written."""
-    text = msgspec.json.format(msgspec.json.encode(result), indent=1)
     try:
-        path.write_bytes(text + b"\n")
+        path.write_bytes(encode_result(result))
     except OSError as error:
         raise InvalidRequest(error.strerror or str(error), param=str(path)) from error
 

@@ -7,12 +7,14 @@ batch of long prompts must be.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from steelyard.lab.bench.knee import find_knee, reach
 from steelyard.lab.bench.session import Session
-from steelyard.lab.load import CacheState, ClosedLoop, Lengths, Synthetic, Workload
+from steelyard.lab.load import CacheState, ClosedLoop, Content, Lengths, Synthetic, Workload
 from steelyard.lab.result import RunResult
 from steelyard.lab.series import BatchLimit, Curve, CurvePoint
 from steelyard.lab.stats import Slo
@@ -29,12 +31,14 @@ class CurveOptions:
     concurrencies: tuple[int, ...] = (1, 2, 4, 8, 16)
     duration_s: float = 30.0
     """Of each point."""
-    input: Lengths
-    output: Lengths
+    content: Content
     short: Lengths | None = None
-    """Prompts of the second series. None: long and short are not measured apart."""
+    """Prompts of the second series, whose content must be synthetic. None: long and short are not
+    measured apart."""
     long: Lengths | None = None
     cache: CacheState = CacheState.COLD
+    context_tokens: int | None = None
+    """As in a workload."""
     seed: int = 0
     slo: Slo | None = None
     """Its `itl_ms` is the limit at which batches are compared. None: the p99 at the knee of the
@@ -42,21 +46,21 @@ class CurveOptions:
     latency_slack: float = 0.25
 
 
-async def measure_curve(
-    session: Session, options: CurveOptions, *, announce: Callable[[str, float], None] | None = None
-) -> Curve:
-    """Every concurrency in turn; ends early, with what there is, when the session is stopped.
-
-    `announce` hears the name and the duration of each run before it. None: nobody does.
-    """
+async def measure_curve(session: Session, options: CurveOptions) -> Curve:
+    """Every concurrency in turn; ends early, with what there is, when the session is stopped."""
     seeds = itertools.count(options.seed)
-    runs = await _series(session, options, options.input, "mix", seeds, announce)
+    runs = await _series(session, options, "mix", options.content, seeds)
     points = [curve_point(run) for run in runs]
     short: list[RunResult] = []
     long: list[RunResult] = []
-    if options.short is not None and options.long is not None:
-        short = await _series(session, options, options.short, "short", seeds, announce)
-        long = await _series(session, options, options.long, "long", seeds, announce)
+    content = options.content
+    if options.short is not None and options.long is not None and isinstance(content, Synthetic):
+        short = await _series(
+            session, options, "short", msgspec.structs.replace(content, input=options.short), seeds
+        )
+        long = await _series(
+            session, options, "long", msgspec.structs.replace(content, input=options.long), seeds
+        )
     short_points, long_points = ([curve_point(run) for run in part] for part in (short, long))
     knee = find_knee(
         [point.concurrency for point in points], [point.output_tokens_per_s for point in points]
@@ -138,23 +142,21 @@ def batch_limit(
 async def _series(
     session: Session,
     options: CurveOptions,
-    prompts: Lengths,
     kind: str,
-    seeds: "itertools.count[int]",
-    announce: Callable[[str, float], None] | None,
+    content: Content,
+    seeds: Iterator[int],
 ) -> list[RunResult]:
     runs: list[RunResult] = []
     for concurrency in options.concurrencies:
         if session.is_stopped:
             break
         name = f"{kind}, concurrency {concurrency}"
-        if announce is not None:
-            announce(name, options.duration_s)
         workload = Workload(
             arrivals=ClosedLoop(concurrency, duration_s=options.duration_s),
-            content=Synthetic(input=prompts, output=options.output),
+            content=content,
             seed=next(seeds),
             cache=options.cache,
+            context_tokens=options.context_tokens,
         )
         measured = await session.run(workload, slo=options.slo, name=name, keeps_requests=False)
         runs.append(measured.result)

@@ -1,6 +1,6 @@
 """The same workload several times: how much does a result differ from run to run?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -22,18 +22,19 @@ async def measure_repeats(
     slo: Slo | None = None,
     name: str = "",
     warm_up_s: float | None = None,
-    announce: Callable[[str, float], None] | None = None,
 ) -> Repeats:
     """Each run has a seed of its own. Ends early when the session is stopped."""
     runs: list[RunResult] = []
     for number in range(times):
         if session.is_stopped:
             break
-        if announce is not None:
-            announce(f"run {number + 1} of {times}", 0.0)
         again = msgspec.structs.replace(workload, seed=workload.seed + number)
         measured = await session.run(
-            again, slo=slo, name=name, warm_up_s=warm_up_s, keeps_requests=False
+            again,
+            slo=slo,
+            name=f"{name} {number + 1}".strip(),
+            warm_up_s=warm_up_s,
+            keeps_requests=False,
         )
         runs.append(measured.result)
     return summarise_repeats(runs)

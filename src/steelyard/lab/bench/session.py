@@ -35,7 +35,7 @@ from steelyard.lab.result import RunResult, TargetFacts
 from steelyard.lab.stats import Slo
 from steelyard.lab.summary import RunFacts, summarise_run
 
-__all__ = ["Measured", "Session", "SessionOptions"]
+__all__ = ["Measured", "Session", "SessionOptions", "Watcher"]
 
 _WARMING_AT_ONCE = 8
 _COUNTED_AGAIN = 200
@@ -71,6 +71,25 @@ class SessionOptions:
     audit: AuditLimits = field(default_factory=AuditLimits)
 
 
+class Watcher:
+    """Hears what a session does; this one ignores it."""
+
+    def on_run(self, name: str, duration_s: float | None) -> None:
+        """A run is about to begin. `duration_s` None: the number of its sessions decides."""
+
+    def on_warm(self, prompts: int) -> None:
+        """So many prompts are sent before the run, to fill the cache."""
+
+    def on_begin(self, start_s: float) -> None:
+        """Time zero of the run, a moment ahead, on the monotonic clock."""
+
+    def on_progress(self, progress: Progress) -> None:
+        """From every client process, twice a second."""
+
+    def on_end(self, result: RunResult) -> None:
+        """The run is measured and judged."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
     """One run."""
@@ -83,16 +102,23 @@ class Measured:
 class Session:
     """Make one with `open`. Runs follow each other; `stop` ends the one that is under way."""
 
-    def __init__(self, options: SessionOptions, facts: ServerFacts) -> None:
+    def __init__(
+        self, options: SessionOptions, facts: ServerFacts, watcher: Watcher | None = None
+    ) -> None:
+        """`watcher` None: nobody watches."""
         self.options = options
         self.facts = facts
+        self._watcher = watcher or Watcher()
         self.is_stopped = False
         """Whether somebody has called `stop`: series do not go on then."""
         self._crew: Crew | None = None
 
     @classmethod
-    async def open(cls, options: SessionOptions) -> "Session":
-        """Ask the server what it is. Raises `InvalidRequest` when it cannot be measured."""
+    async def open(cls, options: SessionOptions, watcher: Watcher | None = None) -> "Session":
+        """Ask the server what it is. Raises `InvalidRequest` when it cannot be measured.
+
+        `watcher` None: nobody watches.
+        """
         if options.sends_ids and options.api != "completions":
             raise InvalidRequest(
                 "token ids can only be sent to plain completions", fix="add --api completions"
@@ -113,7 +139,7 @@ class Session:
             headers=dict(options.headers),
         )
         facts = await probe(target, context_tokens=context_tokens, nonce=new_nonce())
-        return cls(options, facts)
+        return cls(options, facts, watcher)
 
     async def run(
         self,
@@ -124,8 +150,6 @@ class Session:
         warm_up_s: float | None = None,
         sheds_on_purpose: bool = False,
         keeps_requests: bool = True,
-        report: Callable[[Progress], None] | None = None,
-        on_begin: Callable[[float], None] | None = None,
     ) -> Measured:
         """Run a workload and judge it. Interrupted by `stop`, the result says so.
 
@@ -134,19 +158,19 @@ class Session:
         workload = self._fitted(workload)
         plan = make_plan(workload)
         nonce, run_id = new_nonce(), secrets.token_hex(4)
+        self._watcher.on_run(name, plan.duration_s)
         if workload.cache is CacheState.WARM:
             await self._warm(workload, plan, nonce)
         watch = MachineWatch(self._server_pid())
 
         def begin(start_s: float) -> None:
             watch.clear()
-            if on_begin is not None:
-                on_begin(start_s)
+            self._watcher.on_begin(start_s)
 
         with tempfile.TemporaryDirectory(prefix="steelyard-bench-") as folder:
             jobs = self._jobs(workload, plan, nonce=nonce, run_id=run_id, folder=Path(folder))
             async with _watching(watch):
-                crew_report = await self._run_crew(jobs, report, begin)
+                crew_report = await self._run_crew(jobs, begin)
         facts = RunFacts(
             run_id=run_id,
             started_unix_s=crew_report.started_unix_s,
@@ -164,6 +188,7 @@ class Session:
             keeps_requests=keeps_requests,
         )
         result = await asyncio.to_thread(summarise_run, crew_report.records, facts)
+        self._watcher.on_end(result)
         return Measured(result, crew_report.records, plan)
 
     def stop(self) -> None:
@@ -172,17 +197,12 @@ class Session:
         if self._crew is not None:
             self._crew.stop()
 
-    async def _run_crew(
-        self,
-        jobs: list[Job],
-        report: Callable[[Progress], None] | None,
-        on_begin: Callable[[float], None],
-    ) -> CrewReport:
+    async def _run_crew(self, jobs: list[Job], on_begin: Callable[[float], None]) -> CrewReport:
         self._crew = crew = Crew(jobs)
         if self.is_stopped:
             crew.stop()
         try:
-            return await crew.run(report=report, on_begin=on_begin)
+            return await crew.run(report=self._watcher.on_progress, on_begin=on_begin)
         finally:
             self._crew = None
 
@@ -222,6 +242,7 @@ class Session:
         prompts = PromptMaker(
             plan, seed=workload.seed, cache=workload.cache, nonce=nonce, scale=self.facts.scale
         )
+        self._watcher.on_warm(len(plan.sessions))
         pool = ConnectionPool(resolve(self.facts.target.address))
         places = asyncio.Semaphore(_WARMING_AT_ONCE)
 

@@ -6,7 +6,6 @@ which they were scheduled.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,15 +60,12 @@ class StressOptions:
     after_s: float = 60.0
     cv: float = 1.0
     cache: CacheState = CacheState.COLD
+    context_tokens: int | None = None
+    """As in a workload."""
     seed: int = 0
 
 
-async def measure_stress(
-    session: Session,
-    options: StressOptions,
-    *,
-    announce: Callable[[str, float], None] | None = None,
-) -> Stress:
+async def measure_stress(session: Session, options: StressOptions) -> Stress:
     """Run the burst and compare its phases."""
     profile = burst(
         options.peak_rate,
@@ -78,16 +74,19 @@ async def measure_stress(
         burst_s=options.burst_s,
         after_s=options.after_s,
     )
-    if announce is not None:
-        announce(f"{options.factor:g} times the peak", profile.duration_s)
     workload = Workload(
         arrivals=OpenLoop(profile, options.cv),
         content=options.content,
         seed=options.seed,
         cache=options.cache,
+        context_tokens=options.context_tokens,
     )
     measured = await session.run(
-        workload, slo=options.slo, name="stress", warm_up_s=0.0, sheds_on_purpose=True
+        workload,
+        slo=options.slo,
+        name=f"{options.factor:g} times the peak",
+        warm_up_s=0.0,
+        sheds_on_purpose=True,
     )
     return summarise_stress(measured, options)
 

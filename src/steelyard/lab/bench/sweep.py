@@ -34,25 +34,24 @@ class SweepOptions:
     duration_s: float = 30.0
     cv: float = 1.0
     cache: CacheState = CacheState.COLD
+    context_tokens: int | None = None
+    """As in a workload."""
     seed: int = 0
 
 
-async def measure_sweep(
-    session: Session, options: SweepOptions, *, announce: Callable[[str, float], None] | None = None
-) -> Sweep:
+async def measure_sweep(session: Session, options: SweepOptions) -> Sweep:
     """Ends early, with what there is, when the session is stopped."""
     runs: dict[float, RunResult] = {}
 
     async def measure(rate: float) -> bool:
         """Whether the server kept up."""
         name = f"{rate:.3g} requests/s"
-        if announce is not None:
-            announce(name, options.duration_s)
         workload = Workload(
             arrivals=OpenLoop(steady(rate, options.duration_s), options.cv),
             content=options.content,
             seed=options.seed + len(runs),
             cache=options.cache,
+            context_tokens=options.context_tokens,
         )
         measured = await session.run(
             workload, slo=options.slo, name=name, sheds_on_purpose=True, keeps_requests=False

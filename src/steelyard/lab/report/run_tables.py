@@ -82,6 +82,7 @@ def _latency_table(run: RunResult) -> Table:
         tuple(rows),
         "In brackets the interval that holds the true value with 95 % confidence; where an end is "
         "open, there are too few values to bound it.",
+        is_main=True,
     )
 
 

@@ -98,7 +98,7 @@ def _points_table(title: str, points: Sequence[CurvePoint]) -> Table:
         "memory",
         "audit",
     )
-    return Table(title, columns, rows)
+    return Table(title, columns, rows, is_main=True)
 
 
 def sweep_report(sweep: Sweep) -> Report:
@@ -140,7 +140,7 @@ def sweep_report(sweep: Sweep) -> Report:
         sweep.runs,
         title="Goodput over the offered rate",
         findings=findings,
-        tables=[Table("Rates", columns, rows)],
+        tables=[Table("Rates", columns, rows, is_main=True)],
     )
 
 
@@ -184,7 +184,7 @@ def stress_report(stress: Stress) -> Report:
         stress.runs,
         title=f"Stress at {stress.factor:g} times the peak",
         findings=findings,
-        tables=[Table("Phases", columns, rows), *map(audit_table, stress.runs)],
+        tables=[Table("Phases", columns, rows, is_main=True), *map(audit_table, stress.runs)],
     )
 
 
@@ -201,6 +201,7 @@ def repeats_report(repeats: Repeats) -> Report:
         ("metric (ms)", "mean", *names),
         rows,
         "In brackets Student's interval over runs.",
+        is_main=True,
     )
     return _series_report(
         repeats.runs,

@@ -13,6 +13,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    is_main: bool = False
+    """Shown at a terminal too; the others are for files."""
 
 
 @dataclass(frozen=True, slots=True)
