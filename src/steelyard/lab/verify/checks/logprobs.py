@@ -90,12 +90,9 @@ async def _text(probe: Probe, endpoint: Endpoint) -> None:
             continue  # the end token may have an entry, and no text
         if answer.choice.reasoning:
             probe.skip("thoughts are told apart from the text")
-        joined = _joined(_tokens(answer))
-        whole, said = joined.partition("\ufffd")[0], answer.text.partition("\ufffd")[0]
-        # A character cut by max_tokens may be shown as one sign or another, or not at all.
-        is_text = whole == said or ("\ufffd" in joined and said.startswith(whole))
-        problem = f"the tokens are {joined[:40]!r}, the text {answer.text[:40]!r}"
-        probe.claim(is_text, problem, answer)
+        tokens = _tokens(answer)
+        problem = f"the tokens are {_joined(tokens)[:40]!r}, the text {answer.text[:40]!r}"
+        probe.claim(_are_text(tokens, answer.text), problem, answer)
         _claim_offsets(probe, answer)
 
 
@@ -138,6 +135,17 @@ async def _ask(probe: Probe, endpoint: Endpoint, subject: str, **wishes: int) ->
 
 def _tokens(answer: Answer) -> tuple[Token, ...]:
     return answer.choice.tokens or ()
+
+
+def _are_text(tokens: tuple[Token, ...], text: str) -> bool:
+    """True when the tokens put together are `text`, as far as they can tell."""
+    joined = _joined(tokens)
+    if all(token.raw is not None for token in tokens):
+        # Only a character that max_tokens cut may be shown in another way, or not at all.
+        return joined.rstrip("\ufffd") == text.rstrip("\ufffd")
+    # Without bytes, a token that is no whole character has no text of its own.
+    whole = joined.partition("\ufffd")[0]
+    return joined == text or ("\ufffd" in joined and text.startswith(whole))
 
 
 def _joined(tokens: tuple[Token, ...]) -> str:
