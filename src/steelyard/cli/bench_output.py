@@ -67,15 +67,21 @@ def print_report(report: Report, console: Console, *, is_brief: bool = False) ->
     for table in report.tables:
         if table.is_main:
             console.print()
-            console.print(_rich_table(table))
+            console.print(_rich_table(table, console.width))
 
 
-def _rich_table(table: ReportTable) -> Table:
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=None)
-    for column in table.columns:
-        shown.add_column(column, no_wrap=len(table.columns) < 5)
-    for row in table.rows:
-        shown.add_row(*(escape(cell) for cell in row))
+def _rich_table(table: ReportTable, width: int) -> Table:
+    """Without explanations; without intervals too where they do not fit."""
+    columns = [at for at, name in enumerate(table.columns) if name != "meaning"]
+    lines = [[line[at] for at in columns] for line in (table.columns, *table.rows)]
+    if sum(max(map(len, cells)) + 2 for cells in zip(*lines, strict=True)) > width:
+        lines = [[cell.partition(" [")[0] for cell in line] for line in lines]
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=table.title)
+    shown.title_justify = "left"
+    for name in lines[0]:
+        shown.add_column(name)
+    for line in lines[1:]:
+        shown.add_row(*map(escape, line))
     return shown
 
 

@@ -69,6 +69,7 @@ STRESS_EXAMPLES = examples(
 
 
 def run(
+    *,
     server: ServerFlags,
     load: LoadFlags,
     content: ContentFlags,

@@ -1,16 +1,21 @@
 """Plots of results, as the plain data that plotly.js draws. Pure; `html` puts them on a page."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from steelyard.lab.result import RunResult
 from steelyard.lab.series import Curve, CurvePoint, Repeats, Stress, Sweep
 
 __all__ = ["Figure", "figures_of"]
 
+_NumberT = TypeVar("_NumberT", int, float)
+
 _MOST_POINTS = 20_000
 """Of a scatter plot; more are thinned out evenly."""
+_EVENTS_PER_BIN = 20
+_FEWEST_BINS = 25
 
 # Distinguishable for colour-blind people (Okabe and Ito, "Color universal design", 2008).
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
@@ -76,20 +81,26 @@ def _load(run: RunResult) -> Figure:
     """Requests per second and in flight."""
     line, times = run.timeline, _bin_middles(run)
 
+    # Rates of rare events need wide bins: few of them in each would only show chance.
+    merged = max(math.ceil(_EVENTS_PER_BIN * len(times) / max(sum(line.scheduled), 1)), 1)
+    merged = min(merged, max(len(times) // _FEWEST_BINS, 1))
+    wide_times = [sum(part) / len(part) for part in _parts(times, merged)]
+
     def per_second(counts: Sequence[int]) -> list[float]:
-        return [count / line.bin_s for count in counts]
+        return [sum(part) / (len(part) * line.bin_s) for part in _parts(counts, merged)]
 
     traces = [
-        _line("offered/s", times, per_second(line.scheduled), _BLUE),
-        _line("completed/s", times, per_second(line.complete), _GREEN),
+        _line("offered/s", wide_times, per_second(line.scheduled), _BLUE),
+        _line("completed/s", wide_times, per_second(line.complete), _GREEN),
         _line("in flight", times, line.in_flight, _ORANGE) | {"yaxis": "y2"},
         _line("in flight or waiting", times, line.in_system, _PURPLE)
         | {"yaxis": "y2", "line": {"color": _PURPLE, "dash": "dot", "width": 1.5}},
     ]
     for name, counts in (("shed/s", line.shed), ("failed/s", line.failed)):
         if any(counts):
-            traces.append(_line(name, times, per_second(counts), _RED))
+            traces.append(_line(name, wide_times, per_second(counts), _RED))
     layout = _axes("time (s)", "requests/s")
+    layout["yaxis"] |= {"rangemode": "tozero"}
     layout |= {
         "shapes": [_window_shape(run)],
         "yaxis2": {
@@ -112,7 +123,7 @@ def _tokens(run: RunResult) -> Figure:
 
 def _gaps(run: RunResult) -> Figure:
     """Histogram of the time between tokens."""
-    bounds = [float(bound) for bound in run.gap_histogram]
+    bounds = list(run.gap_histogram)
     trace = {
         "type": "bar",
         "x": bounds,
@@ -121,7 +132,7 @@ def _gaps(run: RunResult) -> Figure:
         "name": "gaps",
     }
     layout = _axes("up to (ms)", "gaps")
-    layout["xaxis"] |= {"type": "log"}
+    layout["xaxis"] |= {"type": "category"}
     layout["yaxis"] |= {"type": "log"}
     return Figure("Time between tokens", [trace] if bounds else [], layout)
 
@@ -290,6 +301,11 @@ def _percentile_lines(points: Sequence[CurvePoint], metric: str) -> list[dict[st
 
 def _throughput_at(points: Sequence[CurvePoint], concurrency: int) -> float:
     return next(p.output_tokens_per_s for p in points if p.concurrency == concurrency)
+
+
+def _parts(values: Sequence[_NumberT], size: int) -> list[Sequence[_NumberT]]:
+    """Neighbours, `size` at a time; the last part may be shorter."""
+    return [values[at : at + size] for at in range(0, len(values), size)]
 
 
 def _bin_middles(run: RunResult) -> list[float]:

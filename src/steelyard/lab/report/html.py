@@ -16,6 +16,9 @@ from steelyard.lab.report.tables import Report, Table
 
 __all__ = ["as_html"]
 
+_LONGEST_FIGURE = 40
+"""Longer cells hold sentences."""
+
 
 def as_html(report: Report, figures: Sequence[Figure]) -> str:
     """The whole page; 5 MB, nearly all of them plotly.js."""
@@ -57,14 +60,17 @@ def _figure(number: int, figure: Figure) -> str:
 
 def _table(table: Table) -> str:
     head = "".join(f"<th>{_text(column)}</th>" for column in table.columns)
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in table.rows
-    )
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     note = f'<p class="note">{_text(table.note)}</p>' if table.note else ""
     return (
         f'<section><h2>{_text(table.title)}</h2><div class="wide"><table><thead><tr>{head}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div>{note}</section>"
     )
+
+
+def _cell(text: str) -> str:
+    kind = ' class="prose"' if len(text) > _LONGEST_FIGURE else ""
+    return f"<td{kind}>{_text(text)}</td>"
 
 
 def _list(sentences: Sequence[str], kind: str) -> str:
@@ -94,27 +100,28 @@ _STYLE = """
   :root { --ink: #e6e9ec; --soft: #9aa4ae; --paper: #16191d; --line: #363d45; }
 }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
+  max-width: 1360px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin-bottom: .4rem; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
 .verdict { display: inline-block; font-weight: 600; padding: .15rem .7rem; border-radius: 1rem; }
 .valid { background: #009e7333; } .invalid { background: #d55e0044; }
 .reasons { color: #d55e00; font-weight: 600; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(520px, 100%), 1fr));
   gap: 0 1.5rem; }
-figure { margin: 0; min-width: 0; } .plot { height: 320px; }
+figure { margin: 0; min-width: 0; } .plot { height: 340px; }
 figcaption, .note { color: var(--soft); font-size: .85rem; margin: .2rem 0; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
-td:not(:last-child) { white-space: nowrap; }
+td:not(:last-child) { white-space: nowrap; } td:last-child { min-width: 5rem; }
+td.prose { min-width: 17rem; }
 """
 
 _SCRIPT = """
 const style = getComputedStyle(document.documentElement);
 const [ink, line] = ["--ink", "--line"].map((name) => style.getPropertyValue(name).trim());
-const axis = { gridcolor: line, zerolinecolor: line, automargin: true };
+const axis = { gridcolor: line, zerolinecolor: line, automargin: true, tickmode: "auto" };
 FIGURES.forEach(([traces, layout], number) => {
   const axes = {};
   for (const name of ["xaxis", "yaxis", "yaxis2"])
@@ -123,8 +130,9 @@ FIGURES.forEach(([traces, layout], number) => {
     ...layout, ...axes,
     font: { color: ink, size: 12 },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    margin: { l: 60, r: 20, t: 20, b: 45 },
-    legend: { orientation: "h", y: 1.12 }, hovermode: "closest",
+    margin: { l: 60, r: 20, t: 28, b: 80 },
+    legend: { orientation: "h", y: -0.24, yanchor: "top" }, hovermode: "closest",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink },
   }, { responsive: true, displaylogo: false });
 });
 """
