@@ -1,0 +1,139 @@
+"""One of several replicas dies, or is stopped, under streams: what their clients see.
+
+    python -m benchmarks.failover.kill --streams 60 --replicas 3
+
+The same greedy streams run three times on a real service: undisturbed, with a SIGKILL, and with a
+SIGSTOP of the busiest replica. Tokens and usage must be those of the first run.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import msgspec
+from benchmarks.engines.machine import describe_machine
+from benchmarks.failover.record import Finding, save
+from benchmarks.failover.service import Service, running_service
+from benchmarks.failover.streams import Stream, begin, lost_tokens, quantile, repeated_tokens
+
+__all__ = ["main"]
+
+_STREAMING_TOKENS = 4
+"""The failure comes once every stream has brought so many."""
+_RETURN_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one way to fail has cost."""
+
+    streams: list[Stream]
+    at_s: float
+    moves: float
+    recovery_s: float
+    """From the failure (or SIGCONT) until the replica is given requests again."""
+    took_s: float
+
+
+def main() -> None:
+    options = _options()
+    findings = asyncio.run(_measure(options))
+    facts = describe_machine({"steelyard": version("steelyard")})
+    command = "python -m benchmarks.failover.kill " + " ".join(sys.argv[1:])
+    print(save("kill", facts, command.strip(), findings))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--streams", type=int, default=60)
+    parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--model", default="smollm2-135m")
+    return parser.parse_args()
+
+
+async def _measure(options: argparse.Namespace) -> list[Finding]:
+    names = [f"main/{number}" for number in range(options.replicas)]
+    prompts = [f"Story {number}: once upon a time" for number in range(options.streams)]
+    fields = {"model": options.model, "max_tokens": options.tokens}
+    replicas = f"replicas={options.replicas}"
+    async with running_service(options.model, "--set", replicas) as service:
+        for name in names:
+            await service.until(name, "healthy")
+        expected = await asyncio.gather(*begin(service, prompts, **fields))
+        began_s = time.monotonic()
+        # Twice: the second run has the prompts in its caches, as the disturbed ones have.
+        usual = await asyncio.gather(*begin(service, prompts, **fields))
+        undisturbed = Run(usual, began_s, 0, 0, time.monotonic() - began_s)
+        runs = {"undisturbed": undisturbed}
+        for title, number in (("kill -9", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
+            runs[title] = await _disturb(service, names, begin(service, prompts, **fields), number)
+            for name in names:
+                await service.until(name, "healthy")
+    return [_judge(title, run, expected) for title, run in runs.items()]
+
+
+async def _disturb(
+    service: Service, names: list[str], tasks: list[asyncio.Task[Stream]], number: int
+) -> Run:
+    began_s = time.monotonic()
+    moved_before = await service.moves()
+    pace_s = 1.5
+    await asyncio.sleep(pace_s)
+    name = await service.busiest(names)
+    pid = service.pid(name)
+    at_s = time.monotonic()
+    os.kill(pid, number)
+    returning = asyncio.create_task(_return(service, name)) if number == signal.SIGKILL else None
+    streams = await asyncio.gather(*tasks)
+    took_s = time.monotonic() - began_s
+    if returning is None:
+        await service.until(name, "ejected")
+        at_cont_s = time.monotonic()
+        os.kill(pid, signal.SIGCONT)
+        recovery_s = await _return(service, name) - at_cont_s
+    else:
+        recovery_s = await returning - at_s
+    moves = await service.moves() - moved_before
+    return Run(streams, at_s, moves, recovery_s, took_s)
+
+
+async def _return(service: Service, name: str) -> float:
+    """When the replica is back."""
+    await service.until(name, "absent", "ejected")
+    async with asyncio.timeout(_RETURN_LIMIT_S):
+        await service.until(name, "returning", "healthy")
+    return time.monotonic()
+
+
+def _judge(title: str, run: Run, expected: list[Stream]) -> Finding:
+    pairs = list(zip(run.streams, expected, strict=True))
+    gaps_s = [stream.gap_s(run.at_s) for stream in run.streams]
+    figures = {
+        "streams": len(run.streams),
+        "requests failed": sum(stream.has_failed for stream in run.streams),
+        "tokens lost": sum(lost_tokens(*pair) for pair in pairs),
+        "tokens repeated": sum(repeated_tokens(*pair) for pair in pairs),
+        "usage that differs": sum(_counts(got) != _counts(due) for got, due in pairs),
+        "moves": run.moves,
+        "gap p50 s": quantile(gaps_s, 0.5),
+        "gap p99 s": quantile(gaps_s, 0.99),
+        "gap max s": max(gaps_s),
+        "recovery s": run.recovery_s,
+        "duration s": run.took_s,
+    }
+    return Finding(title, {name: round(value, 3) for name, value in figures.items()})
+
+
+def _counts(stream: Stream) -> object:
+    usage = msgspec.convert(stream.usage or {}, dict[str, object])
+    return usage.get("prompt_tokens"), usage.get("completion_tokens")
+
+
+if __name__ == "__main__":
+    main()
