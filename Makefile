@@ -15,6 +15,10 @@ KERNELS := $(wildcard src/steelyard/models/native/csrc/*) src/steelyard/models/n
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# Many tests wait for processes and sockets, so two at a time fit two cores. The slow ones compute
+# or judge timing: one at a time.
+TEST_WORKERS ?= 2
+
 .PHONY: help
 help: ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
@@ -31,15 +35,14 @@ serve: $(VENV)/.kernels ## serve a model: ARGS='MODEL --port 9000 ...'
 
 .PHONY: test
 test: $(VENV)/.checks ## run the tests: PYTEST_ARGS='tests/gateway -x'
-	$(PYTEST)
+	$(PYTEST) -n $(TEST_WORKERS) --dist loadfile
 
 .PHONY: test-slow
 test-slow: $(VENV)/.checks ## run the slow tests alone
 	$(PYTEST) -m slow
 
 .PHONY: test-all
-test-all: $(VENV)/.checks ## run all tests
-	$(PYTEST) -m ''
+test-all: test test-slow ## run all tests
 
 .PHONY: lint
 lint: $(VENV)/.checks ## formatting, lint, types, floors, generated pages

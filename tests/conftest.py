@@ -3,10 +3,15 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from steelyard.checkpoints import ModelStore
 from steelyard.contract.errors import CheckpointError
 from steelyard.settings.paths import default_cache_dir, environment
+
+# A busy machine is no failure; `timeout` of pytest bounds every test.
+settings.register_profile("steelyard", deadline=None)
+settings.load_profile("steelyard")
 
 
 @pytest.fixture(scope="session")

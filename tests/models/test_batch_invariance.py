@@ -17,7 +17,9 @@ from tests.models.engine_run import EngineRun, greedy
 LENGTHS = (1, 15, 16, 17, 70, 130, 300, 5, 64, 33)
 
 
-@pytest.fixture(scope="module", params=["int4", "int8", "bf16"])
+@pytest.fixture(
+    scope="module", params=["int4", pytest.param("int8", marks=pytest.mark.slow), "bf16"]
+)
 def engine(request: pytest.FixtureRequest, smollm2_path: Path, cache_dir: Path) -> EngineRun:
     return EngineRun(smollm2_path, cache_dir, precision=request.param, kernels="native")
 

@@ -60,6 +60,7 @@ def test_greedy_tokens_and_logits_are_those_of_transformers(
         assert logits.argmax(-1).tolist() == tokens
 
 
+@pytest.mark.slow
 def test_logits_agree_to_a_thousandth(
     engine: EngineRun, truth: Any, prompts: list[list[int]]
 ) -> None:
@@ -73,6 +74,7 @@ def test_logits_agree_to_a_thousandth(
         scheduler.abort(str(i))
 
 
+@pytest.mark.slow
 def test_chunks_batches_and_cache_leave_the_tokens_as_they_are(
     engine: EngineRun, truth: Any, prompts: list[list[int]]
 ) -> None:

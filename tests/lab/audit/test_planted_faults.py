@@ -52,22 +52,26 @@ async def test_an_honest_run_is_valid(url: str) -> None:
     assert {check.status for check in judged.checks} <= {"pass", "skip", "warn"}
 
 
+@pytest.mark.slow
 async def test_an_honest_closed_loop_is_valid(url: str) -> None:
     judged = await judge(url, ClosedLoop(6, duration_s=3))
     assert judged.is_valid, judged.reasons
     assert judged.check("concurrency").values["peak"] == 6
 
 
+@pytest.mark.slow
 async def test_a_slow_client_is_found(url: str) -> None:
     judged = await judge(url, meanwhile=_burn)
     assert_reason(judged, "loop_lag", "too slow")
 
 
+@pytest.mark.slow
 async def test_a_late_start_that_is_caught_up_with_is_found(url: str) -> None:
     judged = await judge(url, start_in_s=-0.7)
     assert_reason(judged, "late_start", "began 0.")
 
 
+@pytest.mark.slow
 async def test_a_late_start_that_shifts_everything_is_found(url: str) -> None:
     def shifted(plan: Plan) -> Plan:
         assert plan.starts_s is not None
@@ -77,11 +81,13 @@ async def test_a_late_start_that_shifts_everything_is_found(url: str) -> None:
     assert_reason(judged, "late_start", "began 0.")
 
 
+@pytest.mark.slow
 async def test_a_hidden_cap_on_connections_is_found(url: str) -> None:
     judged = await judge(url, instruments=Instruments(sender=_CappedSender))
     assert_reason(judged, "connections", "hidden cap")
 
 
+@pytest.mark.slow
 async def test_workers_that_add_the_same_gaps_to_one_time_are_found(url: str) -> None:
     def repeated(plan: Plan) -> Plan:
         gaps = np.random.default_rng(42).exponential(1 / 40, 16)
@@ -91,6 +97,7 @@ async def test_workers_that_add_the_same_gaps_to_one_time_are_found(url: str) ->
     assert_reason(judged, "random_streams", "share a random stream")
 
 
+@pytest.mark.slow
 async def test_workers_that_run_the_same_schedule_side_by_side_are_found(url: str) -> None:
     def doubled(plan: Plan) -> Plan:
         own = np.cumsum(np.random.default_rng(42).exponential(4 / 40, 40))
@@ -101,6 +108,7 @@ async def test_workers_that_run_the_same_schedule_side_by_side_are_found(url: st
 
 
 @pytest.mark.parametrize("jump_s", [3.0, -0.4])
+@pytest.mark.slow
 async def test_a_clock_that_jumps_is_found(url: str, jump_s: float) -> None:
     begun_s = time.monotonic()
 
@@ -122,6 +130,7 @@ async def test_a_wrong_rate_is_found(url: str) -> None:
     assert judged.check("schedule").status == "fail"
 
 
+@pytest.mark.slow
 async def test_requests_that_are_never_sent_are_found(url: str) -> None:
     def shortened(plan: Plan) -> Plan:
         return dataclasses.replace(plan, limit=100)
@@ -131,6 +140,7 @@ async def test_requests_that_are_never_sent_are_found(url: str) -> None:
     assert any("60 of 160 sessions were never begun" in reason for reason in judged.reasons)
 
 
+@pytest.mark.slow
 async def test_more_users_than_asked_are_found(url: str) -> None:
     def crowded(plan: Plan) -> Plan:
         return dataclasses.replace(plan, arrivals=ClosedLoop(9, duration_s=2))
@@ -139,6 +149,7 @@ async def test_more_users_than_asked_are_found(url: str) -> None:
     assert_reason(judged, "concurrency", "9 at the peak")
 
 
+@pytest.mark.slow
 async def test_an_overloaded_server_is_saturated_and_the_run_is_valid(
     start_mock: Start,  # noqa: F811
 ) -> None:
@@ -150,6 +161,7 @@ async def test_an_overloaded_server_is_saturated_and_the_run_is_valid(
     assert uncapped.labels == ["saturated"]
 
 
+@pytest.mark.slow
 async def test_answers_that_fail_are_no_base_for_percentiles(
     start_mock: Start,  # noqa: F811
 ) -> None:
@@ -167,6 +179,7 @@ async def test_a_server_that_counts_wrongly_is_found(start_mock: Start) -> None:
     assert "events bring" in judged.check("tokens").message
 
 
+@pytest.mark.slow
 async def test_an_interrupted_run_says_so(url: str) -> None:
     async def stop(observation: Observation) -> None:
         await asyncio.sleep(1.5)
