@@ -2,15 +2,26 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from steelyard.backends.fake import FakeEngine
+from steelyard.cli.doors import make_admin
+from steelyard.contract import VirtualClock
 from steelyard.contract.errors import error_classes
+from steelyard.gateway.admin import Desk
 from steelyard.gateway.api.chat import ChatRequest
 from steelyard.gateway.api.completions import CompletionRequest
 from steelyard.gateway.api.fields import CHAT_POLICY, COMPLETION_POLICY
 from steelyard.gateway.errors import statuses
+from steelyard.gateway.metrics_page import OwnMetrics
+from steelyard.gateway.models import ModelTable, ServedModel
+from steelyard.gateway.routes import About
+from steelyard.settings import Deployment
+from steelyard.telemetry import Metrics
 
+from .byte_text import ByteText
 from .doors import Door
 from .wire import get
 
@@ -53,3 +64,23 @@ def test_every_route_is_documented_and_answers(door: Door) -> None:
     assert documented == {route.template for route in door.gateway.routes}
     for route in documented:
         assert get(door, route.replace("*", "fake"), method="OPTIONS").status == 204
+
+
+async def test_every_route_of_administration_is_documented() -> None:
+    deployment = Deployment.model_validate({"gateway": {"admin": {"port": 0}}})
+
+    def nobody(*_: Any) -> Any:
+        raise AssertionError("nobody asks")
+
+    metrics = Metrics()
+    table = ModelTable([ServedModel("m", FakeEngine(), ByteText(), 0)])
+    page = OwnMetrics(table, metrics, VirtualClock(), 1.0)
+    admin = make_admin(
+        deployment,
+        about=About(table, page, VirtualClock(), 1.0),
+        desk=Desk(nobody, nobody),
+        guard=nobody,
+        metrics=metrics,
+    )
+    assert admin is not None
+    assert named(section("Administration")) == {route.template for route in admin.routes}

@@ -52,11 +52,13 @@ def gateway_config(deployment: Deployment) -> GatewayConfig:
     return replace(config, cache_secret=read_secret(file, key="kv_cache.salt_secret_file"))
 
 
-def require_door(config: GatewayConfig) -> None:
-    """Raise `SettingsError` when the address cannot be had, or a file of the settings cannot be
-    used. Keeps nothing."""
+def require_door(config: GatewayConfig, admin: GatewayConfig | None) -> None:
+    """Raise `SettingsError` when an address cannot be had, or a file of the settings cannot be
+    used. Keeps nothing. `admin` None: there is no listener for administration."""
     build_guard(config.auth, Metrics().access)
     require_address(config)
+    if admin is not None and admin.unix_socket is None:
+        require_address(admin, setting="gateway.admin")
 
 
 def _has_metrics(gateway: GatewaySettings) -> bool:

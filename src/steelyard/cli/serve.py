@@ -10,7 +10,8 @@ import typer
 from steelyard.cli.options import Config, ModelName, Sets, examples, resolve_options
 from steelyard.contract.errors import SteelyardError
 
-if TYPE_CHECKING:  # the command imports it when it runs: `--help` should not pay for it
+if TYPE_CHECKING:  # the command imports them when it runs: `--help` should not pay for them
+    from steelyard.cli.reloading import Origin
     from steelyard.settings import Resolved
 
 __all__ = ["EXAMPLES", "serve"]
@@ -39,8 +40,11 @@ def serve(
     """Serve a model behind an OpenAI-compatible API.
 
     SIGTERM or Ctrl-C ends it once the running requests have finished; a second one at once.
+    A deployment file is read again when it changes and on SIGHUP.
     """
     started_s = time.monotonic()
+    from steelyard.cli.reloading import Origin
+    from steelyard.settings.paths import deployment_file
     from steelyard.telemetry import configure_logging
 
     flags = [
@@ -48,11 +52,12 @@ def serve(
         ("gateway.host", host, "--host"),
         ("gateway.port", port, "--port"),
     ]
-    resolved = resolve_options(config, sets, flags)
+    read = partial(resolve_options, config, sets, flags)
+    resolved = read()
     log = resolved.deployment.telemetry.log
     configure_logging(log.format, log.level)
     try:
-        _serve(resolved, started_s)
+        _serve(resolved, started_s, Origin(deployment_file(config), read))
     except SteelyardError as error:
         if log.format != "json":
             raise
@@ -61,7 +66,7 @@ def serve(
         raise typer.Exit(1) from error
 
 
-def _serve(resolved: "Resolved", started_s: float) -> None:
+def _serve(resolved: "Resolved", started_s: float, origin: "Origin") -> None:
     from steelyard.cli.announcing import announce
     from steelyard.cli.loading import load_files
     from steelyard.cli.service import require_startable, run_in_loop, run_service
@@ -69,4 +74,4 @@ def _serve(resolved: "Resolved", started_s: float) -> None:
     require_startable(resolved)
     files = load_files(resolved)
     announce_ready = partial(announce, resolved.deployment, started_s)
-    run_in_loop(run_service(resolved, files, announce_ready))
+    run_in_loop(run_service(resolved, files, announce_ready, origin))

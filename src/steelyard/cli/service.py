@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from steelyard.cli.door import gateway_config, require_door
+from steelyard.cli.doors import Doors, LocalDoors, admin_config
 from steelyard.cli.loading import LoadedFiles
 from steelyard.cli.progress import EngineProgress
+from steelyard.cli.reloading import Origin
 from steelyard.cli.wiring import (
     ServedEngine,
     make_engine,
@@ -31,7 +33,6 @@ from steelyard.cli.wiring import (
 )
 from steelyard.contract import EngineInfo
 from steelyard.contract.errors import SettingsError
-from steelyard.gateway.app import Gateway
 from steelyard.gateway.stop_signals import StopSignals
 from steelyard.settings import Resolved
 from steelyard.telemetry import HardwareSampler
@@ -64,14 +65,19 @@ def require_startable(resolved: Resolved) -> None:
 
     Cheap, and meant to come before a model is fetched or loaded.
     """
-    require_door(gateway_config(resolved.deployment))
+    require_door(gateway_config(resolved.deployment), admin_config(resolved.deployment))
     open_sample_file(resolved.deployment)
 
 
-async def run_service(resolved: Resolved, files: LoadedFiles, announce: Announce) -> None:
-    """Serve until a signal. Raises what keeps the door or the engine from serving."""
+async def run_service(
+    resolved: Resolved, files: LoadedFiles, announce: Announce, origin: Origin | None = None
+) -> None:
+    """Serve until a signal. Raises what keeps the door or the engine from serving.
+
+    `origin` is where new settings are read from while it runs; None: nowhere.
+    """
     progress = EngineProgress()
-    with _runtime_dir() as runtime_dir, StopSignals() as signals:
+    with _runtime_dir() as runtime_dir:
         metrics = make_metrics(resolved.deployment)
         served = make_engines(
             resolved,
@@ -82,15 +88,17 @@ async def run_service(resolved: Resolved, files: LoadedFiles, announce: Announce
             on_change=progress,
         )
         gateway = make_gateway(resolved, served, files.text, metrics)
-        service = _Service(served, gateway, make_sampler(resolved, served, metrics), signals)
-        try:
-            with progress.open():
-                info = await service.startup()
-            if info is not None:
-                announce(*gateway.address, info)
-                await service.main_loop()
-        finally:
-            await service.shutdown()
+        doors = LocalDoors(resolved, gateway, metrics, origin)
+        with StopSignals(doors.on_hangup) as signals:
+            service = _Service(served, doors, make_sampler(resolved, served, metrics), signals)
+            try:
+                with progress.open():
+                    info = await service.startup()
+                if info is not None:
+                    announce(*doors.address, info)
+                    await service.main_loop()
+            finally:
+                await service.shutdown()
 
 
 class _Service:
@@ -99,20 +107,20 @@ class _Service:
     def __init__(
         self,
         served: ServedEngine,
-        gateway: Gateway,
+        doors: Doors,
         sampler: HardwareSampler,
         signals: StopSignals,
     ) -> None:
         self._served = served
         self._keeper = served.keeper
-        self._gateway = gateway
+        self._doors = doors
         self._sampler = sampler
         self._signals = signals
         self._sampling: asyncio.Task[None] | None = None
 
     async def startup(self) -> EngineInfo | None:
         """The engine, once it is ready; None when a signal came before. Raises what is wrong."""
-        await self._gateway.startup()
+        await self._doors.startup()
         self._sampling = asyncio.create_task(self._sampler.run())
         self._keeper.startup()
         return await _unless(self._signals.first, self._served.wait_ready())
@@ -125,7 +133,7 @@ class _Service:
 
     async def shutdown(self) -> None:
         """Door first, so that running requests still have an engine."""
-        await self._gateway.shutdown(hurry=self._signals.second)
+        await self._doors.shutdown(self._signals.second)
         if self._sampling is not None:
             await _cancel(self._sampling)
         stopping = asyncio.create_task(self._keeper.shutdown())

@@ -40,6 +40,11 @@ class Admission:
         """Requests in the queue."""
         return len(self._waiting)
 
+    def adopt(self, *, max_queue: int, queue_timeout_s: float) -> None:
+        """Change the queue's limits; those who wait already may go on waiting."""
+        self._max_queue = max_queue
+        self._queue_timeout_s = queue_timeout_s
+
     def slot(self) -> "_Slot":
         """An asynchronous context that holds a slot, after waiting for one if need be.
 

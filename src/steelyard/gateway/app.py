@@ -7,27 +7,27 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from steelyard.contract import Clock, RealClock
-from steelyard.contract.errors import SteelyardError
 from steelyard.gateway.admission import Admission
 from steelyard.gateway.auth.building import require_keys
+from steelyard.gateway.auth.guard import Guard
 from steelyard.gateway.cache_salt import CacheSalts
 from steelyard.gateway.config import GatewayConfig
-from steelyard.gateway.errors import Refusal, explain
-from steelyard.gateway.front import Lasting, build_front
+from steelyard.gateway.front import Front, Lasting, build_front
 from steelyard.gateway.generation.prompts import PromptEncoder
 from steelyard.gateway.http import Exchange, HttpServer, Route
 from steelyard.gateway.limits.building import build_store
 from steelyard.gateway.metrics_page import MetricsPage, OwnMetrics
 from steelyard.gateway.models import ModelTable, ServedModel
-from steelyard.gateway.request_id import request_id
+from steelyard.gateway.responding import respond
 from steelyard.gateway.routes import About
 from steelyard.gateway.stop_signals import StopSignals
 from steelyard.telemetry.metrics import Metrics
 
-__all__ = ["Gateway", "build_gateway", "serve"]
+__all__ = ["Change", "Gateway", "build_gateway", "serve"]
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +81,14 @@ async def serve(gateway: "Gateway", on_ready: Callable[[str, int], None] | None 
             await gateway.shutdown(hurry=signals.second)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rules that are ready to be followed."""
+
+    config: GatewayConfig
+    front: Front
+
+
 class Gateway:
     """One listening door."""
 
@@ -97,6 +105,22 @@ class Gateway:
         return self._server.address
 
     @property
+    def about(self) -> About:
+        """What the door says about itself, for other listeners."""
+        return self._lasting.about
+
+    @property
+    def load(self) -> dict[str, int]:
+        """Requests at the engine, and requests waiting to be given to it."""
+        admission = self._lasting.admission
+        return {"in_flight": admission.in_flight, "waiting": admission.waiting}
+
+    @property
+    def guard(self) -> Guard:
+        """Who lets callers in now."""
+        return self._front.guard
+
+    @property
     def routes(self) -> tuple[Route, ...]:
         """All of them."""
         return self._front.router.routes
@@ -108,17 +132,30 @@ class Gateway:
         await self._server.startup()
 
     async def apply(self, config: GatewayConfig) -> None:
-        """Change what can change while the door is open: authentication, tenants' and requests'
-        limits, CORS, times of streams. Requests that have begun go on under the former rules.
+        """Change what can change while the door is open: authentication, limits of tenants,
+        requests, connections and queue, CORS, times of streams. Requests that have begun go on
+        under the former rules.
 
         Raises `SettingsError`, and changes nothing, when the new settings cannot work.
         """
+        await self.adopt(await self.prepare(config))
+
+    async def prepare(self, config: GatewayConfig) -> "Change":
+        """The first half of `apply`, which raises; several doors may then change together."""
         front = build_front(config, self._lasting, self._front)
         await require_keys(front.guard)
+        return Change(config, front)
+
+    async def adopt(self, change: "Change") -> None:
+        """The second half, which cannot fail."""
         former, self._guard_upkeep = self._guard_upkeep, None
         await _end(former)
-        self._front = front
-        self._guard_upkeep = _start(front.guard.run())
+        self._front = change.front
+        self._server.adopt(change.config)
+        self._lasting.admission.adopt(
+            max_queue=change.config.max_queue, queue_timeout_s=change.config.queue_timeout_s
+        )
+        self._guard_upkeep = _start(change.front.guard.run())
 
     async def shutdown(self, hurry: asyncio.Event | None = None) -> None:
         """Stop listening; running requests may finish within the grace period.
@@ -131,20 +168,7 @@ class Gateway:
         self._lasting.encoder.close()
 
     async def _handle(self, exchange: Exchange) -> None:
-        """What happens around every request."""
-        exchange.name(request_id(exchange.header("x-request-id")))
-        try:
-            await self._front.answer(exchange)
-        except Refusal as refusal:
-            await exchange.refuse(refusal)
-        except SteelyardError as error:
-            await self._refuse(exchange, error)
-
-    async def _refuse(self, exchange: Exchange, error: SteelyardError) -> None:
-        refusal = explain(error)
-        if refusal.status >= 500:
-            _log.warning("request %s: %s: %s", exchange.request_id, error.code, error)
-        await exchange.refuse(refusal)
+        await respond(exchange, self._front.answer)
 
 
 def _start(upkeep: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":

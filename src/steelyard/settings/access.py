@@ -4,13 +4,13 @@ Values only; `rules` holds what they must not be together, the package `gateway.
 How much a tenant may use is in `tenants`.
 """
 
-import ipaddress
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
 from steelyard.settings._section import Section
+from steelyard.settings.hosts import Host, is_loopback
 from steelyard.settings.quantities import BadValue
 
 __all__ = ["AdminSettings", "AuthSettings", "JwtSettings"]
@@ -46,20 +46,11 @@ def _key_set_url(value: str) -> str:
         raise BadValue("is no URL", "use the jwks_uri of the provider, such as https://host/keys")
     if "@" in parts.netloc:
         raise BadValue("holds credentials", "name a URL that anybody may read")
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(host):
         raise BadValue(
             "is not encrypted, so that anybody on the way could put keys in", "use https"
         )
     return value
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class JwtSettings(Section):
@@ -119,8 +110,8 @@ class AuthSettings(Section):
 class AdminSettings(Section):
     """The listener for administration and metrics."""
 
-    host: Annotated[str, Field(min_length=1, max_length=253)] = "127.0.0.1"
-    """Address of `port`."""
+    host: Host = "127.0.0.1"
+    """Address of `port`. Any but this machine's own needs `gateway.auth.mode`, or `insecure`."""
     port: Annotated[int, Field(ge=0, le=65_535)] | None = None
     """Port to listen on; 0 takes a free one, which the log names. `null`: none. `/admin/` needs
     the grant `llm:admin` here; `/metrics` needs none."""

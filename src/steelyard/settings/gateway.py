@@ -3,8 +3,6 @@
 Values only; `rules` holds what they must not be together, the package `gateway` obeys them.
 """
 
-import ipaddress
-import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -12,24 +10,10 @@ from pydantic import AfterValidator, Field
 
 from steelyard.settings._section import Section
 from steelyard.settings.access import AdminSettings, AuthSettings
+from steelyard.settings.hosts import Host, is_loopback
 from steelyard.settings.quantities import BadValue, Count, Seconds, Size
 
 __all__ = ["CorsSettings", "GatewaySettings", "LimitsSettings"]
-
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}")
-
-
-def _host(value: str) -> str:
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        if "/" in value:
-            raise BadValue("is a URL", "use a host name or an IP address alone") from None
-        if ":" in value:
-            raise BadValue("holds a port", "put the port into gateway.port") from None
-        if not _HOST.fullmatch(value):
-            raise BadValue("is no host", "use a host name or an IP address") from None
-    return value
 
 
 def _origin(value: str) -> str:
@@ -101,7 +85,7 @@ class LimitsSettings(Section):
 class GatewaySettings(Section):
     """The OpenAI-compatible door."""
 
-    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    host: Host = "127.0.0.1"
     """Address to listen on. `0.0.0.0` or `::` is every interface, and needs `insecure` as long as
     `auth.mode` is `none`."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8000
@@ -133,9 +117,4 @@ class GatewaySettings(Section):
     @property
     def is_loopback(self) -> bool:
         """True when only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)

@@ -48,6 +48,23 @@ def default_cache_dir(environ: Mapping[str, str] | None = None) -> Path:
         ) from error
 
 
+def default_data_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """`$XDG_DATA_HOME/steelyard`, else `~/.local/share/steelyard`: what must not be lost.
+
+    Creates nothing. Raises `SettingsError` where the user has no home.
+    """
+    base = Path((environment() if environ is None else environ).get("XDG_DATA_HOME", ""))
+    if base.is_absolute():
+        return base / "steelyard"
+    try:
+        return Path.home() / ".local/share/steelyard"
+    except RuntimeError as error:
+        raise SettingsError(
+            "there is no place for lasting files, because this user has no home folder",
+            fix="name the file, or set XDG_DATA_HOME to a folder that can be written",
+        ) from error
+
+
 def expanded(path: str) -> Path:
     """`path` with `~` and `~user` replaced; unchanged when there is no such home."""
     try:

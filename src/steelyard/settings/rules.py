@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from steelyard.settings.deployment import Deployment
+from steelyard.settings.hosts import is_loopback
 
 __all__ = ["RULES", "Contradiction", "contradictions"]
 
@@ -118,6 +119,19 @@ def _open_door_is_meant(deployment: Deployment) -> Iterator[Contradiction]:
         )
 
 
+def _administration_is_not_open(deployment: Deployment) -> Iterator[Contradiction]:
+    gateway = deployment.gateway
+    is_open = gateway.auth.mode == "none" and not gateway.insecure
+    if gateway.admin.port is not None and not is_loopback(gateway.admin.host) and is_open:
+        yield Contradiction(
+            ("gateway.admin.host", "gateway.auth.mode", "gateway.insecure"),
+            f"{gateway.admin.host} can be reached from other machines while gateway.auth.mode = "
+            "none, so everyone who reaches the port may administrate",
+            "set gateway.auth.mode, or listen on 127.0.0.1, or set gateway.insecure: true if "
+            "something in front decides who gets there",
+        )
+
+
 def _credentials_can_be_checked(deployment: Deployment) -> Iterator[Contradiction]:
     auth, jwt = deployment.gateway.auth, deployment.gateway.auth.jwt
     needed = {
@@ -223,6 +237,7 @@ RULES: tuple[Callable[[Deployment], Iterator[Contradiction]], ...] = (
     _default_is_allowed,
     _choices_fit_the_queues,
     _open_door_is_meant,
+    _administration_is_not_open,
     _credentials_can_be_checked,
     _credentials_are_asked_for,
     _metrics_have_a_place,

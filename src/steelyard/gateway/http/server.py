@@ -11,11 +11,14 @@ import asyncio
 import errno
 import logging
 import socket
+from dataclasses import replace
 from typing import cast
 
 from aiohttp import web
 
+from steelyard.contract.address import UnixAddress
 from steelyard.contract.errors import InternalError, SettingsError
+from steelyard.engine.listener import Listener
 from steelyard.gateway.config import GatewayConfig
 from steelyard.gateway.errors import Refusal, explain, http_refusal
 from steelyard.gateway.http.answers import render_head
@@ -29,7 +32,7 @@ __all__ = ["HttpServer", "require_address"]
 _log = logging.getLogger(__name__)
 
 
-def require_address(config: GatewayConfig) -> None:
+def require_address(config: GatewayConfig, *, setting: str = "gateway") -> None:
     """Raise `SettingsError` when the configured address cannot be had now. Keeps nothing."""
     try:
         found = socket.getaddrinfo(
@@ -38,19 +41,24 @@ def require_address(config: GatewayConfig) -> None:
         for family, _, _, _, address in found:
             socket.create_server(address, family=family, reuse_port=config.reuse_port).close()
     except OSError as error:
-        raise _cannot_listen(config, error) from error
+        raise _cannot_listen(config, error, setting) from error
 
 
 class HttpServer(web.Server):
     """One listening socket and its connections."""
 
-    def __init__(self, handler: Handler, config: GatewayConfig, metrics: Metrics) -> None:
+    def __init__(
+        self, handler: Handler, config: GatewayConfig, metrics: Metrics, *, setting: str = "gateway"
+    ) -> None:
+        """`setting` is the section that names the address, for errors."""
         # handler_cancellation: a client that leaves ends its request, streaming or not.
         super().__init__(self._serve, handler_cancellation=True)
         self._handler = handler
         self._config = config
         self._metrics = metrics
+        self._setting = setting
         self._listener: asyncio.Server | None = None
+        self._socket_file: Listener | None = None
         self._sweep_handle: asyncio.TimerHandle | None = None
         self._open: set[Connection] = set()
         self._exchanges: set[Exchange] = set()
@@ -64,21 +72,35 @@ class HttpServer(web.Server):
         host, port, *_ = self._listener.sockets[0].getsockname()
         return host, port
 
+    @property
+    def where(self) -> str:
+        """The address for people. Valid between `startup` and `shutdown`."""
+        if self._config.unix_socket is not None:
+            return f"unix:{self._config.unix_socket}"
+        host, port = self.address
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
     async def startup(self) -> None:
         """Bind and accept. Raises `SettingsError` when the address cannot be had."""
         config = self._config
-        loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(
-                self._connect,
-                config.host,
-                config.port,
-                backlog=config.http.backlog,
-                reuse_port=config.reuse_port or None,
-            )
+            if config.unix_socket is None:
+                self._listener = await self._listen(config)
+            else:
+                self._listener = await self._listen_unix(config.unix_socket)
         except OSError as error:
-            raise _cannot_listen(config, error) from error
+            raise _cannot_listen(config, error, self._setting) from error
         self._sweep()
+
+    def adopt(self, config: GatewayConfig) -> None:
+        """Follow other limits, from the next connection and request on. The address stays."""
+        self._config = replace(
+            config,
+            host=self._config.host,
+            port=self._config.port,
+            reuse_port=self._config.reuse_port,
+            unix_socket=self._config.unix_socket,
+        )
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Stop accepting, let running exchanges finish, end those that do not.
@@ -89,6 +111,8 @@ class HttpServer(web.Server):
         self._is_stopping = True
         if self._listener is not None:
             self._listener.close()
+        if self._socket_file is not None:
+            self._socket_file.close()
         for connection in list(self._open):
             connection.close_if_idle()
         for exchange in self._exchanges:
@@ -141,6 +165,27 @@ class HttpServer(web.Server):
             if self._is_stopping and not self._exchanges:
                 self._quiet.set()
         return _CLOSE if exchange.close else _KEEP
+
+    async def _listen(self, config: GatewayConfig) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(
+            self._connect,
+            config.host,
+            config.port,
+            backlog=config.http.backlog,
+            reuse_port=config.reuse_port or None,
+        )
+
+    async def _listen_unix(self, path: str) -> asyncio.Server:
+        """For this user alone; removes the file of a predecessor that died."""
+        try:
+            self._socket_file = Listener(UnixAddress(path))
+        except SettingsError as error:
+            raise SettingsError(
+                error.message, param=f"{self._setting}.socket", fix="name another file"
+            ) from error
+        return await asyncio.get_running_loop().create_unix_server(
+            self._connect, sock=self._socket_file.socket.dup()
+        )
 
     def _connect(self) -> asyncio.Protocol:
         meter = self._metrics.connection()
@@ -228,22 +273,28 @@ def _sweep_s(config: GatewayConfig) -> float:
     return min(max(min(shortest_s, http.linger_s) / 4, 0.02), 0.5)
 
 
-def _cannot_listen(config: GatewayConfig, error: OSError) -> SettingsError:
+def _cannot_listen(config: GatewayConfig, error: OSError, setting: str) -> SettingsError:
+    if config.unix_socket is not None:
+        return SettingsError(
+            f"cannot listen on {config.unix_socket}: {error.strerror or error}",
+            param=f"{setting}.socket",
+            fix="name a file, of up to 100 bytes, in a folder that this user can write to",
+        )
     where = f"{config.host}:{config.port}"
     if error.errno == errno.EADDRINUSE:
         return SettingsError(
             f"{where} is in use by another program",
-            param="gateway.port",
+            param=f"{setting}.port",
             fix="stop it, or set another port (0 takes a free one)",
         )
     if error.errno == errno.EACCES:
         return SettingsError(
             f"this user may not listen on {where}",
-            param="gateway.port",
+            param=f"{setting}.port",
             fix="use a port of 1024 or above",
         )
     return SettingsError(
         f"cannot listen on {where}: {error.strerror or error}",
-        param="gateway.host",
+        param=f"{setting}.host",
         fix="use an address of this machine, such as 127.0.0.1",
     )
