@@ -72,7 +72,8 @@ class Member:
         """Its newest answer to a probe."""
         self.absence: SteelyardError | None = None
         """Why nobody is there, as it was last said."""
-        self.attempts: set[Attempt] = set()
+        self.attempts: dict[Attempt, None] = {}
+        """In the order in which they began, so that what is done to them all is repeatable."""
         self.unproven: set[Attempt] = set()
         """Of these, requests that survived a death elsewhere and have not brought a token yet."""
         self.silent_s = 0.0

@@ -143,10 +143,11 @@ class ReplicaSet:
         return False
 
     def set_share(self, member: Member, share: float) -> None:
-        """Give a member this part of its full share of requests."""
+        """Give a member that is returning, or was until now, this part of its full share."""
         member.target.share = share
         self.rotation.ready.reweigh(member.target)
-        self.note_state(member)
+        if member.health.state is not Health.RETURNING:
+            self.note_state(member)
 
     def want(self, name: str, is_wanted: bool) -> None:
         """Give a replica new requests, or none. Running ones stay."""
@@ -170,7 +171,7 @@ class ReplicaSet:
         self._routing.note_sent(trip, target, now_s)
         load = target.begin(now_s, new_tokens=trip.new_tokens(target), held_tokens=trip.held_tokens)
         attempt = Attempt(journey, member, load, self.release)
-        member.attempts.add(attempt)
+        member.attempts[attempt] = None
         self.busy[member] = None
         if attempt.stance is not Stance.CLEAR:
             member.unproven.add(attempt)
@@ -180,7 +181,7 @@ class ReplicaSet:
     def release(self, attempt: Attempt, now_s: float) -> None:
         """The attempt is over: its slot is free. Valid once."""
         member = attempt.member
-        member.attempts.remove(attempt)
+        del member.attempts[attempt]
         if not member.attempts:
             del self.busy[member]
             member.silent_s = 0.0
@@ -341,7 +342,7 @@ class ReplicaSet:
         for member in self:
             member.target.check_integrity()
             assert member.target.in_flight == len(member.attempts), member.name
-            assert member.unproven <= member.attempts, member.name
+            assert member.unproven <= member.attempts.keys(), member.name
         apart = sum(a.stance is Stance.APART for m in self for a in m.unproven)
         assert self._apart == apart, "somebody is kept apart for ever"
 

@@ -21,12 +21,16 @@ from steelyard.policies.health import Health
 
 __all__ = ["Supervision"]
 
+_SHARES_EVERY_S = 0.25
+"""A returning replica's share grows over seconds; in a large fleet many return at once."""
+
 
 class Supervision:
     """News of the members of one set."""
 
     def __init__(self, replicas: ReplicaSet) -> None:
         self._replicas = replicas
+        self._shares_due_s = float("-inf")
 
     # Streams.
 
@@ -38,9 +42,11 @@ class Supervision:
         """
         for member in tuple(self._replicas.busy):
             self._sweep_member(member, now_s, elapsed_s)
-        for member in self._replicas.ready:
-            if member.health.state is Health.RETURNING:
-                self._replicas.set_share(member, member.health.share(now_s))
+        if now_s >= self._shares_due_s:
+            self._shares_due_s = now_s + _SHARES_EVERY_S
+            for member in self._replicas.ready:
+                if member.health.state is Health.RETURNING:
+                    self._replicas.set_share(member, member.health.share(now_s))
 
     def _sweep_member(self, member: Member, now_s: float, elapsed_s: float) -> None:
         has_moved = False
