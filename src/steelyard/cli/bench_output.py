@@ -36,6 +36,8 @@ _FILES = {
     "html": "report.html",
 }
 """Names in the folder of `--save`, by option."""
+_WIDE = 120
+"""Columns of a file or a pipe."""
 
 
 def finish(result: RunResult | Series, flags: OutputFlags) -> None:
@@ -44,6 +46,8 @@ def finish(result: RunResult | Series, flags: OutputFlags) -> None:
     paths = _paths(result, flags)
     _write(_texts(result, report), paths)
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=max(console.width, _WIDE))
     print_report(report, console, is_brief=flags.quiet)
     for path in paths.values():
         console.print(f"wrote {escape(str(path))}", soft_wrap=True)
@@ -76,10 +80,12 @@ def _rich_table(table: ReportTable, width: int) -> Table:
     lines = [[line[at] for at in columns] for line in (table.columns, *table.rows)]
     if sum(max(map(len, cells)) + 2 for cells in zip(*lines, strict=True)) > width:
         lines = [[cell.partition(" [")[0] for cell in line] for line in lines]
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=table.title)
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title=table.title)
     shown.title_justify = "left"
-    for name in lines[0]:
-        shown.add_column(name)
+    for name, *cells in zip(*lines, strict=True):
+        # Only titles may be broken, and those between words.
+        least = max(len(text) for text in (*name.split(), *cells))
+        shown.add_column(name, min_width=least)
     for line in lines[1:]:
         shown.add_row(*map(escape, line))
     return shown

@@ -148,7 +148,8 @@ def is_saturated(evidence: Evidence) -> bool:
     if plan.starts_s is None or plan.duration_s is None or len(evidence.records) < 10:
         return False
     end_s = min(plan.duration_s, evidence.window.end_s)
-    times_s = np.linspace(end_s * 0.2, end_s, 200)
+    begin_s = min(max(end_s * 0.2, _usual_time_s(evidence)), end_s * 0.5)
+    times_s = np.linspace(begin_s, end_s, 200)
     # Beside its own trend, the load's: a ramp fills a server that keeps up with it.
     counts = in_system(evidence.records, times_s).astype(np.float64)
     arrived = np.searchsorted(np.sort(evidence.records.requests["scheduled_s"]), times_s)
@@ -157,6 +158,13 @@ def is_saturated(evidence: Evidence) -> bool:
     grown = float(counts[-40:].mean() - counts[:40].mean())
     is_beyond_chance = grown > max(5.0, 3 * float(np.sqrt(counts[:40].mean() + 1)))
     return slope > 0.04 * rate and is_beyond_chance
+
+
+def _usual_time_s(evidence: Evidence) -> float:
+    """How long answers take, about: until then the server fills, even if it keeps up."""
+    requests = evidence.records.requests[evidence.records.is_complete]
+    took_s = requests["end_s"] - requests["sent_s"]
+    return float(np.percentile(took_s, 90)) if len(took_s) else 0.0
 
 
 def _left_s(evidence: Evidence) -> npt.NDArray[np.float64]:

@@ -123,6 +123,7 @@ class Session:
             raise InvalidRequest(
                 "token ids can only be sent to plain completions", fix="add --api completions"
             )
+        Target(url=options.url, model="").address  # noqa: B018 - raises for what is no URL
         model, context_tokens = options.model, None
         with contextlib.suppress(InvalidRequest) if model else contextlib.nullcontext():
             listed, context_tokens = await find_model(options.url, options.headers)

@@ -66,6 +66,7 @@ def _run_findings(run: RunResult) -> tuple[str, ...]:
         )
     if run.is_saturated:
         found.append("The server was saturated: requests came faster than they were answered.")
+    found += [f"Warning: {c.message}." for c in run.audit.checks if c.status == "warn"]
     return tuple(found)
 
 

@@ -86,7 +86,7 @@ def _points_table(title: str, points: Sequence[CurvePoint]) -> Table:
         for point in points
     )
     columns = (
-        "concurrency",
+        "users",
         "tokens/s",
         "requests/s",
         "P50 ms",
