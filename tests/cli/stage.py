@@ -19,7 +19,18 @@ import psutil
 from steelyard.engine.fake_runner import FakeModel
 from tests.checkpoints.builders import tiny_vocabulary, write_gguf
 
-__all__ = ["FAKE", "REAL", "ROOT", "Command", "Stage", "Stream", "ask", "is_gone", "wait_for"]
+__all__ = [
+    "FAKE",
+    "REAL",
+    "ROOT",
+    "Command",
+    "Stage",
+    "Stream",
+    "ask",
+    "is_gone",
+    "wait_for",
+    "words_of",
+]
 
 ROOT = Path(__file__).parents[2]
 REAL = (str(Path(sys.executable).with_name("steelyard")),)
@@ -119,7 +130,7 @@ class Command:
 
         def is_there() -> bool:
             children = psutil.Process(self.pid).children(recursive=True)
-            found[:] = [c.pid for c in children if "steelyard.engine.process" in _words(c)]
+            found[:] = [c.pid for c in children if "steelyard.engine.process" in words_of(c)]
             return bool(found)
 
         wait_for(is_there)
@@ -269,7 +280,8 @@ class Stage:
                 command.process.wait()
 
 
-def _words(process: psutil.Process) -> list[str]:
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; empty when it is gone."""
     with contextlib.suppress(psutil.Error):
         return process.cmdline()
     return []

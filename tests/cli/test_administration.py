@@ -82,7 +82,7 @@ def test_a_socket_file_is_for_this_user_alone_and_asks_for_nothing(stage: Stage)
     assert not path.exists()
 
 
-@pytest.mark.parametrize("what", ["port", "socket"])
+@pytest.mark.parametrize("what", ["port", pytest.param("socket", marks=pytest.mark.slow)])
 def test_an_address_that_is_taken_ends_the_start(stage: Stage, what: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -6,7 +6,7 @@ A door in several processes is `workers`' business; both are driven by `service`
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -34,12 +34,21 @@ class Doors(Protocol):
         ...
 
     @property
+    def pids(self) -> Mapping[str, int]:
+        """Of processes besides this one, by name, that are there now."""
+        ...
+
+    @property
     def on_hangup(self) -> Callable[[], None] | None:
         """What SIGHUP does; None: it ends the service."""
         ...
 
     async def startup(self) -> None:
         """Open. Raises `SettingsError` when an address cannot be had."""
+        ...
+
+    async def settle(self) -> None:
+        """Return once requests reach the engines, which are ready."""
         ...
 
     async def shutdown(self, hurry: asyncio.Event) -> None:
@@ -75,6 +84,11 @@ class LocalDoors:
         return self._gateway.address
 
     @property
+    def pids(self) -> Mapping[str, int]:
+        """See `Doors.pids`."""
+        return {}
+
+    @property
     def on_hangup(self) -> Callable[[], None] | None:
         """See `Doors.on_hangup`."""
         return None if self._reloader is None else self._reloader.ring
@@ -86,6 +100,9 @@ class LocalDoors:
         await self._gateway.startup()
         if self._reloader is not None:
             self._reloading = asyncio.create_task(self._reloader.run())
+
+    async def settle(self) -> None:
+        """See `Doors.settle`: there is nothing between them and this process."""
 
     async def shutdown(self, hurry: asyncio.Event) -> None:
         """See `Doors.shutdown`."""

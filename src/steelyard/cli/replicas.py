@@ -21,6 +21,7 @@ from steelyard.fleet.crew import Crew, Hand, Post
 from steelyard.fleet.process import Launcher, LocalLauncher, engine_command
 from steelyard.fleet.replica import Replica, ReplicaStatus
 from steelyard.gateway.failover import FailoverConfig, FailoverEngine
+from steelyard.gateway.workers.messages import EnginePost
 from steelyard.policies.config import (
     HealthConfig,
     HedgingConfig,
@@ -44,6 +45,22 @@ class Replicas:
 
     engine: FailoverEngine
     crew: Crew
+    addresses: Mapping[str, str]
+    """Of their sockets, by name."""
+
+    @property
+    def engine_posts(self) -> tuple[EnginePost, ...]:
+        """Where workers of the door find them, as of now."""
+        return tuple(
+            EnginePost(
+                name=hand.post.name,
+                address=self.addresses[hand.post.name],
+                group=hand.post.group,
+                weight=hand.post.weight,
+                is_wanted=self.engine.replicas[hand.post.name].is_wanted,
+            )
+            for hand in self.crew
+        )
 
     def startup(self) -> None:
         """Want them all up; returns at once."""
@@ -95,9 +112,11 @@ def make_replicas(
         on_status=lambda name, status: metrics.observe_engine(status, name),
     )
     threads = _threads_each(deployment)
+    addresses: dict[str, str] = {}
 
     def hire(post: Post) -> Hand:
         told = config(f"unix:{folder / _socket_name(post.name)}")
+        addresses[post.name] = told.listen
         if not told.threads:
             told = msgspec.structs.replace(told, threads=threads)
         backend = EmbeddedEngine(told.listen, clock=clock)
@@ -112,7 +131,7 @@ def make_replicas(
         backend.explain_absence = replica.absence
         return Hand(post, backend, replica)
 
-    return Replicas(engine, Crew(posts(deployment), roster=engine, hire=hire))
+    return Replicas(engine, Crew(posts(deployment), roster=engine, hire=hire), addresses)
 
 
 def posts(deployment: Deployment) -> list[Post]:

@@ -36,6 +36,10 @@ def serve(
         int | None,
         typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one. Default: 8000."),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", help="Processes that serve the port together. Default: 1."),
+    ] = None,
 ) -> None:
     """Serve a model behind an OpenAI-compatible API.
 
@@ -51,6 +55,7 @@ def serve(
         ("model", model, "MODEL"),
         ("gateway.host", host, "--host"),
         ("gateway.port", port, "--port"),
+        ("gateway.workers", workers, "--workers"),
     ]
     read = partial(resolve_options, config, sets, flags)
     resolved = read()

@@ -31,6 +31,7 @@ from steelyard.cli.wiring import (
     make_sampler,
     open_sample_file,
 )
+from steelyard.cli.worker_doors import WorkerDoors
 from steelyard.contract import EngineInfo
 from steelyard.contract.errors import SettingsError
 from steelyard.gateway.stop_signals import StopSignals
@@ -87,10 +88,15 @@ async def run_service(
             tries=_SERVICE_TRIES,
             on_change=progress,
         )
-        gateway = make_gateway(resolved, served, files.text, metrics)
-        doors = LocalDoors(resolved, gateway, metrics, origin)
+        doors: Doors
+        if resolved.deployment.gateway.workers == 1:
+            gateway = make_gateway(resolved, served, files.text, metrics)
+            doors = LocalDoors(resolved, gateway, metrics, origin)
+        else:
+            doors = WorkerDoors(resolved, files, served, metrics, folder=runtime_dir, origin=origin)
+        sampler = make_sampler(resolved, served, metrics, lambda: doors.pids)
         with StopSignals(doors.on_hangup) as signals:
-            service = _Service(served, doors, make_sampler(resolved, served, metrics), signals)
+            service = _Service(served, doors, sampler, signals)
             try:
                 with progress.open():
                     info = await service.startup()
@@ -123,7 +129,12 @@ class _Service:
         await self._doors.startup()
         self._sampling = asyncio.create_task(self._sampler.run())
         self._keeper.startup()
-        return await _unless(self._signals.first, self._served.wait_ready())
+        return await _unless(self._signals.first, self._settle())
+
+    async def _settle(self) -> EngineInfo:
+        info = await self._served.wait_ready()
+        await self._doors.settle()
+        return info
 
     async def main_loop(self) -> None:
         """Return when a signal came. Raises what broke the engine for good."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from steelyard.backends.embedded import EmbeddedEngine
-from steelyard.backends.fake import FakeEngine, FakeEngineConfig
 from steelyard.checkpoints import Checkpoint
 from steelyard.cli.door import gateway_config
+from steelyard.cli.fakes import make_fake_engine
 from steelyard.cli.loading import LoadedFiles
 from steelyard.cli.replicas import make_replicas
 from steelyard.contract import Engine, EngineInfo, EngineStatus, RealClock
@@ -26,6 +26,7 @@ from steelyard.fleet.process import LocalLauncher, engine_command
 from steelyard.fleet.replica import Replica, ReplicaStatus
 from steelyard.gateway.app import Gateway, build_gateway
 from steelyard.gateway.models import ServedModel
+from steelyard.gateway.workers.messages import EnginePost
 from steelyard.settings import Deployment, Resolved
 from steelyard.telemetry import HardwareSampler, Metrics, ProcessProbe, SampleFile, find_gpus
 from steelyard.text.text_model import TextModel
@@ -38,6 +39,7 @@ __all__ = [
     "make_engines",
     "make_gateway",
     "make_metrics",
+    "make_model",
     "make_sampler",
     "open_sample_file",
     "restart_policy",
@@ -86,6 +88,8 @@ class ServedEngine:
     """Of its processes that are there now, by name; none when it has none of its own."""
     statuses: Callable[[], Awaitable[Mapping[str, EngineStatus]]] | None = None
     """Of its replicas, by name; None when it is a single engine."""
+    posts: Callable[[], tuple[EnginePost, ...]] = tuple
+    """Where other processes find its engines, as of now; none: it is in this process alone."""
 
     async def wait_ready(self) -> EngineInfo:
         """What is known of it once it is ready. Raises what keeps it from becoming so."""
@@ -147,7 +151,8 @@ def make_engine(
         on_change=on_change,
     )
     engine.explain_absence = replica.absence
-    return ServedEngine(engine, replica, lambda: _pid_of(replica))
+    post = EnginePost("engine-0", config.listen)
+    return ServedEngine(engine, replica, lambda: _pid_of(replica), posts=lambda: (post,))
 
 
 def make_engines(
@@ -174,7 +179,13 @@ def make_engines(
         on_change=on_change,
     )
     crew = replicas.crew
-    return ServedEngine(replicas.engine, replicas, lambda: crew.pids, replicas.statuses)
+    return ServedEngine(
+        replicas.engine,
+        replicas,
+        lambda: crew.pids,
+        replicas.statuses,
+        lambda: replicas.engine_posts,
+    )
 
 
 def make_metrics(deployment: Deployment) -> Metrics:
@@ -186,22 +197,31 @@ def make_gateway(
     resolved: Resolved, served: ServedEngine, text: TextModel, metrics: Metrics
 ) -> Gateway:
     """The door in front of one engine. Call inside a running loop."""
-    name = resolved.deployment.served_as
-    model = ServedModel(
-        name=name,
+    model = make_model(resolved.deployment, served, text)
+    return build_gateway(gateway_config(resolved.deployment), [model], metrics)
+
+
+def make_model(deployment: Deployment, served: ServedEngine, text: TextModel) -> ServedModel:
+    """What clients ask for by name."""
+    return ServedModel(
+        name=deployment.served_as,
         engine=served.engine,
         text=text,
         created=int(time.time()),
         statuses=served.statuses,
     )
-    return build_gateway(gateway_config(resolved.deployment), [model], metrics)
 
 
-def make_sampler(resolved: Resolved, served: ServedEngine, metrics: Metrics) -> HardwareSampler:
-    """Samples of host, devices and our processes."""
+def make_sampler(
+    resolved: Resolved,
+    served: ServedEngine,
+    metrics: Metrics,
+    workers: Callable[[], Mapping[str, int]],
+) -> HardwareSampler:
+    """Samples of host, devices and our processes; `workers` are those of the door, by name."""
 
     def pids() -> dict[str, int]:
-        return {"gateway": os.getpid(), **served.pids()}
+        return {"gateway": os.getpid(), **workers(), **served.pids()}
 
     return HardwareSampler(
         clock=RealClock(),
@@ -276,16 +296,8 @@ def restart_policy(deployment: Deployment, tries: int) -> RestartPolicy:
 
 
 def _fake_engine(deployment: Deployment, files: LoadedFiles) -> ServedEngine:
-    config = FakeEngineConfig(
-        model=deployment.served_as,
-        context_tokens=files.checkpoint.config.max_position_embeddings,
-        vocab_size=files.text.vocab_size,
-        end_token_ids=files.text.end_token_ids,
-        max_running=deployment.batching.running_limit,
-        max_waiting=deployment.batching.max_waiting,
-        block_tokens=deployment.kv_cache.block_tokens,
-    )
-    engine = FakeEngine(config, clock=RealClock())
+    context_tokens = files.checkpoint.config.max_position_embeddings
+    engine = make_fake_engine(deployment, context_tokens, files.text)
     return ServedEngine(engine, InProcess(engine.close), dict)
 
 

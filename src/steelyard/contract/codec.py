@@ -23,7 +23,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 MessageT = TypeVar("MessageT")
 
 
-def encode_frame(message: Command | Event) -> bytes:
+def encode_frame(message: msgspec.Struct) -> bytes:
     """One complete frame. Raises `ProtocolError` when it would exceed `MAX_FRAME_BYTES`."""
     body = _ENCODER.encode(message)
     if len(body) > MAX_FRAME_BYTES:

@@ -276,6 +276,7 @@ _FAILOVER = (
         "1 for the replica's present state (healthy, suspect, ejected, returning, absent).",
         "replica",
         "state",
+        merge=Merge.LEAST,
     ),
     _counter(
         "replica_ejections",
