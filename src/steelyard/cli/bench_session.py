@@ -17,7 +17,7 @@ from steelyard.gateway.stop_signals import StopSignals
 from steelyard.lab.bench.session import Session, SessionOptions, Watcher
 from steelyard.lab.client import Extras, Limits
 
-__all__ = ["INTERRUPTED", "measure", "read_session_options"]
+__all__ = ["INTERRUPTED", "measure", "read_api_key", "read_session_options"]
 
 INTERRUPTED = 130
 
@@ -99,11 +99,11 @@ def _headers(server: ServerFlags) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r}: write NAME:VALUE", param_hint="--header")
         headers[name.strip()] = value.strip()
     if server.api_key_env is not None:
-        headers["Authorization"] = f"Bearer {_api_key(server.api_key_env)}"
+        headers["Authorization"] = f"Bearer {read_api_key(server.api_key_env)}"
     return headers
 
 
-def _api_key(variable: str) -> str:
+def read_api_key(variable: str) -> str:
     from steelyard.settings.paths import environment
 
     key = environment().get(variable)
