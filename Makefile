@@ -67,12 +67,17 @@ reference: $(VENV)/.checks ## write docs/reference from the code
 .PHONY: bench
 bench: $(if $(BENCH),$(VENV)/.kernels) ## list the benchmarks, or run one: BENCH=scheduler/step_cost ARGS='...'
 ifdef BENCH
-	$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
+	$(BIN)/python $(BENCH_SCRIPT) $(ARGS)
 else
 	@for file in $$(grep -l '^if __name__ ==' benchmarks/*/*.py); do \
-		name=$${file#benchmarks/}; printf '%-24s %s\n' "$${name%.py}" "$$(sed -n '1s/^"""//p' $$file)"; \
+		name=$${file#benchmarks/}; name=$${name%.py}; \
+		printf '%-24s %s\n' "$${name%/__main__}" "$$(sed -n '1{s/^"""//;s/"""$$//;p;}' $$file)"; \
 	done
 endif
+
+# Folders that are packages are run with -m, because their files import each other.
+BENCH_SCRIPT = $(if $(wildcard benchmarks/$(firstword $(subst /, ,$(BENCH)))/__init__.py),\
+	-m benchmarks.$(subst /,.,$(BENCH)),benchmarks/$(BENCH).py)
 
 .PHONY: lock
 lock: ## write requirements/*.txt from pyproject.toml: ARGS=--upgrade for the newest

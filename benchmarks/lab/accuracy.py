@@ -113,6 +113,7 @@ def _table(scenario: str, runs: list[ToolRun]) -> Iterator[str]:
         "connections used": lambda r: str(r.truth.connections),
         "CPU seconds": lambda r: f"{r.cpu_s:.1f}",
         "peak memory, MB": lambda r: f"{r.peak_bytes / 1e6:.0f}",
+        "notes": lambda r: "; ".join(r.reported.notes) if r.reported and r.reported.notes else "—",
         "seconds after the last token": lambda r: f"{r.after_last_token_s:.1f}",
         "mock's own timing error p99, ms": lambda r: f"{r.own_timing['p99_ms']:.2f}",
         "trouble": lambda r: r.failure or "—",

@@ -1,7 +1,7 @@
 """What measuring costs: CPU time per token event, memory and report time for a million of them.
 
     python -m benchmarks.lab.client_cost
-    python -m benchmarks.lab.client_cost --million --tools "steelyard core"
+    python -m benchmarks.lab.client_cost --million --tools steelyard
 
 Two runs of different lengths at 5,000 events/s; the difference of their CPU times divided by the
 difference of their events leaves out what starting and reporting cost.

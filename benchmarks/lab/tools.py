@@ -16,9 +16,13 @@ from typing import Any, ClassVar
 from benchmarks.lab.scenarios import Scenario
 from benchmarks.lab.truth_numbers import QUANTILES
 
+from steelyard.lab.result import read_result
+
 __all__ = ["TOOLS", "Reported", "Tool"]
 
 _PROMPT_TOKENS = 32
+_INVALID = 3
+"""Exit status of a run that failed its own audit; it has a report, which says so."""
 
 
 @dataclass(frozen=True)
@@ -58,32 +62,51 @@ class Tool(ABC):
         return dict(os.environ)
 
 
-class SteelyardCore(Tool):
-    """Our measuring core without the command around it (`own_client`)."""
+class Steelyard(Tool):
+    """Ours, as users run it; writes every kind of report."""
 
-    name = "steelyard core"
+    name = "steelyard"
     package = None
 
     def command(self, scenario: Scenario, url: str, folder: Path, peers: Path) -> list[str]:
         command = [
-            *(sys.executable, "-m", "benchmarks.lab.own_client", url),
+            *(str(Path(sys.executable).parent / "steelyard"), "bench", "run", url),
             *("--rate", str(scenario.rate), "--arrivals", scenario.arrivals),
-            *("--requests", str(scenario.requests)),
+            *("--requests", str(scenario.requests), "--seed", "1", "--warm-up", "0"),
+            *("--prompt-tokens", str(_PROMPT_TOKENS)),
             *("--output-tokens", str(scenario.output_tokens)),
-            *("--out", str(folder / "numbers.json")),
+            *("--save", str(folder)),
         ]
         if scenario.concurrency is not None:
-            command += ["--concurrency", str(scenario.concurrency)]
+            command += ["--max-in-flight", str(scenario.concurrency)]
         return command
 
+    def accepts(self, status: int) -> bool:
+        return status in (0, _INVALID)
+
     def read(self, folder: Path, stdout: str) -> Reported:
-        numbers = json.loads((folder / "numbers.json").read_text())
-        incomplete = numbers["incomplete"]
+        result = read_result(folder / "result.json")
+        names = {
+            "ttft": "ttft_sent_ms",
+            "tpot": "tpot_ms",
+            "itl": "itl_ms",
+            "e2e": "e2e_sent_ms",
+            "e2e from schedule": "e2e_ms",
+        }
+        assert result.arrivals is not None, "all scenarios are open loops"
+        is_valid = result.audit.is_valid
         return Reported(
-            numbers["percentiles_ms"],
-            rate=numbers["rate"],
-            output_tokens=numbers["output_tokens"],
-            notes=[f"{incomplete} requests incomplete"] if incomplete else [],
+            {
+                metric: {q: result.latencies[ours].percentiles[q].value for q in QUANTILES}
+                for metric, ours in names.items()
+            },
+            rate=result.arrivals.delivered_per_s,
+            output_tokens=result.tokens.output,
+            notes=[
+                *(["INVALID"] if not is_valid else []),
+                *(f"labelled {label}" for label in result.audit.labels),
+                *result.audit.reasons,
+            ],
         )
 
 
@@ -178,4 +201,4 @@ def _said(warning: Any) -> str:
     return warning.get("message", "") if isinstance(warning, dict) else str(warning)
 
 
-TOOLS: tuple[Tool, ...] = (SteelyardCore(), Guidellm(), Aiperf(), AiperfServerCount())
+TOOLS: tuple[Tool, ...] = (Steelyard(), Guidellm(), Aiperf(), AiperfServerCount())
