@@ -15,16 +15,16 @@ import time
 from dataclasses import dataclass
 from importlib.metadata import version
 
-import msgspec
 from benchmarks.engines.machine import describe_machine
 from benchmarks.failover.record import Finding, save
 from benchmarks.failover.service import Service, running_service
-from benchmarks.failover.streams import Stream, begin, lost_tokens, quantile, repeated_tokens
+
+from steelyard.lab.drill import DrillReport, DrillStream, begin_streams
 
 __all__ = ["main"]
 
-_STREAMING_TOKENS = 4
-"""The failure comes once every stream has brought so many."""
+_AFTER_S = 1.5
+"""The failure comes so long after the streams have begun."""
 _RETURN_LIMIT_S = 60.0
 
 
@@ -32,7 +32,7 @@ _RETURN_LIMIT_S = 60.0
 class Run:
     """What one way to fail has cost."""
 
-    streams: list[Stream]
+    streams: list[DrillStream]
     at_s: float
     moves: float
     recovery_s: float
@@ -65,26 +65,29 @@ async def _measure(options: argparse.Namespace) -> list[Finding]:
     async with running_service(options.model, "--set", replicas) as service:
         for name in names:
             await service.until(name, "healthy")
-        expected = await asyncio.gather(*begin(service, prompts, **fields))
+
+        def begin() -> "list[asyncio.Task[DrillStream]]":
+            return begin_streams(service.session, service.url, prompts, **fields)
+
+        expected = await asyncio.gather(*begin())
         began_s = time.monotonic()
         # Twice: the second run has the prompts in its caches, as the disturbed ones have.
-        usual = await asyncio.gather(*begin(service, prompts, **fields))
+        usual = await asyncio.gather(*begin())
         undisturbed = Run(usual, began_s, 0, 0, time.monotonic() - began_s)
         runs = {"undisturbed": undisturbed}
         for title, number in (("kill -9", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
-            runs[title] = await _disturb(service, names, begin(service, prompts, **fields), number)
+            runs[title] = await _disturb(service, names, begin(), number)
             for name in names:
                 await service.until(name, "healthy")
     return [_judge(title, run, expected) for title, run in runs.items()]
 
 
 async def _disturb(
-    service: Service, names: list[str], tasks: list[asyncio.Task[Stream]], number: int
+    service: Service, names: list[str], tasks: list[asyncio.Task[DrillStream]], number: int
 ) -> Run:
     began_s = time.monotonic()
     moved_before = await service.moves()
-    pace_s = 1.5
-    await asyncio.sleep(pace_s)
+    await asyncio.sleep(_AFTER_S)
     name = await service.busiest(names)
     pid = service.pid(name)
     at_s = time.monotonic()
@@ -111,28 +114,22 @@ async def _return(service: Service, name: str) -> float:
     return time.monotonic()
 
 
-def _judge(title: str, run: Run, expected: list[Stream]) -> Finding:
-    pairs = list(zip(run.streams, expected, strict=True))
-    gaps_s = [stream.gap_s(run.at_s) for stream in run.streams]
+def _judge(title: str, run: Run, expected: list[DrillStream]) -> Finding:
+    report = DrillReport.of(run.streams, expected, run.at_s)
     figures = {
-        "streams": len(run.streams),
-        "requests failed": sum(stream.has_failed for stream in run.streams),
-        "tokens lost": sum(lost_tokens(*pair) for pair in pairs),
-        "tokens repeated": sum(repeated_tokens(*pair) for pair in pairs),
-        "usage that differs": sum(_counts(got) != _counts(due) for got, due in pairs),
+        "streams": report.streams,
+        "requests failed": report.failed,
+        "tokens lost": report.tokens_lost,
+        "tokens repeated": report.tokens_repeated,
+        "usage that differs": report.usage_differs,
         "moves": run.moves,
-        "gap p50 s": quantile(gaps_s, 0.5),
-        "gap p99 s": quantile(gaps_s, 0.99),
-        "gap max s": max(gaps_s),
+        "gap p50 s": report.gap_p50_s,
+        "gap p99 s": report.gap_p99_s,
+        "gap max s": report.gap_max_s,
         "recovery s": run.recovery_s,
         "duration s": run.took_s,
     }
     return Finding(title, {name: round(value, 3) for name, value in figures.items()})
-
-
-def _counts(stream: Stream) -> object:
-    usage = msgspec.convert(stream.usage or {}, dict[str, object])
-    return usage.get("prompt_tokens"), usage.get("completion_tokens")
 
 
 if __name__ == "__main__":

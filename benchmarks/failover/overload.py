@@ -18,13 +18,13 @@ from importlib.metadata import version
 
 from benchmarks.engines.machine import describe_machine
 from benchmarks.failover.record import Finding, save
-from benchmarks.failover.streams import quantile
 from tests.simulated_engine import SimulatedEngine
 from tests.virtual_loop import LoopClock, run_virtually
 
 from steelyard.contract import GenerateRequest, SamplingParams
 from steelyard.contract.errors import Overloaded
 from steelyard.gateway.failover import FailoverConfig, FailoverEngine
+from steelyard.lab.drill.report import quantile
 from steelyard.policies.config import PoliciesConfig, SheddingConfig
 from steelyard.telemetry import Metrics
 

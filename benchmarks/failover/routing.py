@@ -21,11 +21,11 @@ import msgspec
 from benchmarks.engines.machine import describe_machine
 from benchmarks.failover.caching_engine import CachingEngine
 from benchmarks.failover.record import Finding, save
-from benchmarks.failover.streams import quantile
 from tests.virtual_loop import LoopClock, run_virtually
 
 from steelyard.contract import GenerateRequest, SamplingParams
 from steelyard.gateway.failover import FailoverConfig, FailoverEngine
+from steelyard.lab.drill.report import quantile
 from steelyard.policies.config import PoliciesConfig, RoutingConfig
 from steelyard.telemetry import Metrics
 

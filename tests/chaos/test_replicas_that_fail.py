@@ -95,6 +95,7 @@ def test_a_killed_replica_is_not_noticed_by_any_stream(service: Command) -> None
     assert service.metric(f'steelyard_engine_restarts_total{{replica="{name}"}}') == 1
 
 
+@pytest.mark.slow
 def test_a_stopped_replica_costs_one_stall_and_returns(service: Command) -> None:
     prompts = [f"story {number}" for number in range(9)]
     crowd = Crowd(service.port, prompts, model="tiny", max_tokens=150)

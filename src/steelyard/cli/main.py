@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from steelyard.cli import bench, chat, config, keys, mock, model, run, serve, verify
+from steelyard.cli import bench, chat, config, drill, fleet, keys, mock, model, run, serve, verify
 from steelyard.cli.endings import run_command
 from steelyard.cli.options import examples
 
@@ -35,6 +35,19 @@ app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=chat.EXAMPLES)(chat.chat)
 app.command(epilog=run.EXAMPLES)(run.run)
 app.command(epilog=verify.EXAMPLES)(verify.verify)
+app.command(epilog=fleet.UP_EXAMPLES)(fleet.up)
+for _order in (
+    fleet.down,
+    fleet.status,
+    fleet.logs,
+    fleet.drain,
+    fleet.resume,
+    fleet.restart,
+    fleet.promote,
+    fleet.scale,
+):
+    app.command()(_order)
+app.add_typer(drill.app, name="drill")
 app.add_typer(bench.app, name="bench")
 app.add_typer(model.app, name="model")
 app.add_typer(config.app, name="config")

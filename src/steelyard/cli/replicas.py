@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -31,12 +32,23 @@ from steelyard.policies.config import (
     StallConfig,
 )
 from steelyard.settings import Deployment
+from steelyard.settings.fleet import GroupSettings
 from steelyard.telemetry import Metrics
 
-__all__ = ["Launch", "Replicas", "failover_config", "make_replicas", "posts"]
+__all__ = ["Home", "Replicas", "failover_config", "make_replicas", "posts"]
 
-Launch = Callable[[Post, EngineConfig], Launcher]
-"""How the process of a post is started."""
+
+class Home(Protocol):
+    """Where replicas live that outlive this process (`fleet_home.FleetHome`)."""
+
+    @property
+    def posts(self) -> list[Post]:
+        """Every replica's place."""
+        ...
+
+    def launcher(self, post: Post, config: EngineConfig) -> Launcher:
+        """How the process of a post is started, or found."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,11 @@ class Replicas:
         await self.crew.shutdown()
         await self.engine.close()
 
+    async def leave(self) -> None:
+        """Disconnect, and let the processes live."""
+        await self.crew.leave()
+        await self.engine.close()
+
     def kill(self) -> None:
         """End their processes now."""
         self.crew.kill()
@@ -97,12 +114,12 @@ def make_replicas(
     folder: Path,
     policy: RestartPolicy,
     on_change: Callable[[ReplicaStatus], None],
-    launch: Launch | None = None,
+    home: Home | None = None,
 ) -> Replicas:
     """Replicas whose sockets are in `folder`; nothing is started.
 
-    `config` makes an engine's configuration for an address. `launch` None: processes that end with
-    this one.
+    `config` makes an engine's configuration for an address. `home` None: the posts are those of
+    the file, and processes end with this one.
     """
     clock = RealClock()
     engine = FailoverEngine(
@@ -122,7 +139,7 @@ def make_replicas(
         backend = EmbeddedEngine(told.listen, clock=clock)
         replica = Replica(
             post.name,
-            launcher=(launch or _owned)(post, told),
+            launcher=_owned(post, told) if home is None else home.launcher(post, told),
             engine=backend,
             clock=clock,
             policy=policy,
@@ -131,14 +148,15 @@ def make_replicas(
         backend.explain_absence = replica.absence
         return Hand(post, backend, replica)
 
-    return Replicas(engine, Crew(posts(deployment), roster=engine, hire=hire), addresses)
+    there = posts(deployment.replica_groups) if home is None else home.posts
+    return Replicas(engine, Crew(there, roster=engine, hire=hire), addresses)
 
 
-def posts(deployment: Deployment) -> list[Post]:
+def posts(groups: Mapping[str, GroupSettings]) -> list[Post]:
     """Every replica's place, in the order of the file."""
     return [
         Post(f"{name}/{number}", name, group.weight, group.standby_of)
-        for name, group in deployment.replica_groups.items()
+        for name, group in groups.items()
         for number in range(group.replicas)
     ]
 

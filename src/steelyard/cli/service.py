@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from steelyard.cli.door import gateway_config, require_door
 from steelyard.cli.doors import Doors, LocalDoors, admin_config
+from steelyard.cli.fleet_home import FleetHome
 from steelyard.cli.loading import LoadedFiles
 from steelyard.cli.progress import EngineProgress
 from steelyard.cli.reloading import Origin
@@ -34,6 +35,7 @@ from steelyard.cli.wiring import (
 from steelyard.cli.worker_doors import WorkerDoors
 from steelyard.contract import EngineInfo
 from steelyard.contract.errors import SettingsError
+from steelyard.fleet.replica import ReplicaStatus
 from steelyard.gateway.stop_signals import StopSignals
 from steelyard.settings import Resolved
 from steelyard.telemetry import HardwareSampler
@@ -71,13 +73,24 @@ def require_startable(resolved: Resolved) -> None:
 
 
 async def run_service(
-    resolved: Resolved, files: LoadedFiles, announce: Announce, origin: Origin | None = None
+    resolved: Resolved,
+    files: LoadedFiles,
+    announce: Announce,
+    origin: Origin | None = None,
+    home: FleetHome | None = None,
 ) -> None:
     """Serve until a signal. Raises what keeps the door or the engine from serving.
 
-    `origin` is where new settings are read from while it runs; None: nowhere.
+    `origin` is where new settings are read from while it runs; None: nowhere. `home` is where the
+    replicas live if they are to outlive this process.
     """
     progress = EngineProgress()
+
+    def note_change(status: ReplicaStatus) -> None:
+        progress(status)
+        if home is not None:
+            home.note_change(status)
+
     with _runtime_dir() as runtime_dir:
         metrics = make_metrics(resolved.deployment)
         served = make_engines(
@@ -86,7 +99,8 @@ async def run_service(
             metrics,
             runtime_dir=runtime_dir,
             tries=_SERVICE_TRIES,
-            on_change=progress,
+            on_change=note_change,
+            home=home,
         )
         doors: Doors
         if resolved.deployment.gateway.workers == 1:

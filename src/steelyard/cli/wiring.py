@@ -16,6 +16,7 @@ from steelyard.backends.embedded import EmbeddedEngine
 from steelyard.checkpoints import Checkpoint
 from steelyard.cli.door import gateway_config
 from steelyard.cli.fakes import make_fake_engine
+from steelyard.cli.fleet_home import FleetHome
 from steelyard.cli.loading import LoadedFiles
 from steelyard.cli.replicas import make_replicas
 from steelyard.contract import Engine, EngineInfo, EngineStatus, RealClock
@@ -163,10 +164,14 @@ def make_engines(
     runtime_dir: Path,
     tries: int,
     on_change: Callable[[ReplicaStatus], None],
+    home: FleetHome | None = None,
 ) -> ServedEngine:
-    """The deployment's engine, or all its replicas as one; see `make_engine`."""
+    """The deployment's engine, or all its replicas as one; see `make_engine`.
+
+    `home`: a supervisor keeps the replicas, and they live there instead of in `runtime_dir`.
+    """
     deployment = resolved.deployment
-    if deployment.replica_count == 1:
+    if deployment.replica_count == 1 and home is None:
         return make_engine(
             resolved, files, runtime_dir=runtime_dir, tries=tries, on_change=on_change
         )
@@ -174,14 +179,15 @@ def make_engines(
         deployment,
         lambda listen: engine_config(resolved, files.checkpoint, listen),
         metrics,
-        folder=runtime_dir,
+        folder=runtime_dir if home is None else home.run_folder,
         policy=restart_policy(deployment, tries),
         on_change=on_change,
+        home=home,
     )
     crew = replicas.crew
     return ServedEngine(
         replicas.engine,
-        replicas,
+        replicas if home is None else home.supervise(replicas),
         lambda: crew.pids,
         replicas.statuses,
         lambda: replicas.engine_posts,

@@ -145,6 +145,10 @@ class Crew:
         """Stop all at once, each in order; return when they are gone."""
         await asyncio.gather(*(hand.replica.shutdown() for hand in self))
 
+    async def leave(self) -> None:
+        """Stop keeping them, and leave their processes to whoever comes next."""
+        await asyncio.gather(*(hand.replica.leave() for hand in self))
+
     def kill(self) -> None:
         """End all processes now."""
         for hand in self:

@@ -23,23 +23,15 @@ from typing import IO, Protocol, cast
 import msgspec
 import psutil
 
-from steelyard.contract.errors import (
-    EngineFailed,
-    EngineLost,
-    ErrorInfo,
-    SettingsError,
-    SteelyardError,
-    from_info,
-)
+from steelyard.contract.errors import EngineFailed, SettingsError
 from steelyard.engine.config import EngineConfig
-from steelyard.engine.exit_codes import ExitCode
+from steelyard.fleet.exits import ProcessExit, process_exit
 
 __all__ = [
     "Launcher",
     "LocalLauncher",
     "LocalProcess",
     "ProcessCommand",
-    "ProcessExit",
     "RunningProcess",
     "engine_command",
 ]
@@ -47,7 +39,6 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _TAIL_LINES = 40
-_SHOWN_LINES = 10
 _LINE_BYTES = 4096
 _REPORT_BYTES = 64 * 1024
 _READ_BYTES = 64 * 1024
@@ -63,22 +54,13 @@ class ProcessCommand:
     stdin: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessExit:
-    """How a process ended. `error` can be shown to people."""
-
-    code: int
-    """Exit status; −n when signal n killed it."""
-    error: SteelyardError
-    is_final: bool
-    """True when the same command would end the same way again."""
-
-
 class RunningProcess(Protocol):
     """A process that was started; it may be gone already."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int | None:
+        """None when it is no process of this machine."""
+        ...
 
     @property
     def tail(self) -> list[str]:
@@ -106,9 +88,9 @@ class Launcher(Protocol):
         ...
 
 
-def engine_command(config: EngineConfig) -> ProcessCommand:
-    """How to start an engine process that does not outlive this one."""
-    owned = msgspec.structs.replace(config, parent_pid=os.getpid())
+def engine_command(config: EngineConfig, *, is_owned: bool = True) -> ProcessCommand:
+    """How to start an engine process; one that `is_owned` does not outlive this process."""
+    owned = msgspec.structs.replace(config, parent_pid=os.getpid() if is_owned else 0)
     # -P: the working directory must not be able to shadow modules.
     argv = (sys.executable, "-P", "-m", "steelyard.engine.process")
     return ProcessCommand(argv=argv, stdin=msgspec.json.encode(owned))
@@ -187,7 +169,9 @@ class LocalProcess:
         await asyncio.wait(self._readers, timeout=_LAST_WORDS_S)
         for reader in self._readers:
             reader.cancel()
-        return ProcessExit(code=code, error=self._explain(code), is_final=_is_final(code))
+        return process_exit(
+            code, name=self._name, pid=self.pid, report=self._report, tail=self._tail
+        )
 
     def _attend(self, stdin: bytes) -> None:
         """Runs in a thread of its own, so it may block."""
@@ -234,15 +218,6 @@ class LocalProcess:
         level = logging.getLevelNamesMapping().get(text.partition(" ")[0], logging.INFO)
         _log.log(level, "%s: %s", self._name, text)
 
-    def _explain(self, code: int) -> SteelyardError:
-        with contextlib.suppress(msgspec.MsgspecError, IndexError):
-            return from_info(msgspec.json.decode(self._report.splitlines()[-1], type=ErrorInfo))
-        last_words = "".join(f"\n  {line}" for line in list(self._tail)[-_SHOWN_LINES:])
-        return EngineLost(
-            f"the process {self.pid} of {self._name} {_describe(code)}{last_words}",
-            fix=_advice(code),
-        )
-
 
 @contextlib.asynccontextmanager
 async def _reading(pipe: IO[bytes] | None) -> AsyncIterator[asyncio.StreamReader]:
@@ -254,34 +229,3 @@ async def _reading(pipe: IO[bytes] | None) -> AsyncIterator[asyncio.StreamReader
         yield reader
     finally:
         transport.close()
-
-
-def _describe(code: int) -> str:
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"was killed by {signal.Signals(-code).name}"
-    with contextlib.suppress(ValueError):
-        return f"ended with status {code} ({ExitCode(code).name.lower().replace('_', ' ')})"
-    return f"ended with status {code}"
-
-
-def _advice(code: int) -> str:
-    """What has often been the cause of such an end; empty when the last words must do."""
-    if code == -signal.SIGKILL:
-        return (
-            "if nobody killed it, the machine ran out of memory (`dmesg` tells): lower "
-            "kv_cache.memory, or set weights.precision to int8 or int4"
-        )
-    if -code in (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV):
-        return "if that repeats, engine.kernels = reference does without the compiled kernels"
-    if code == ExitCode.STALLED:
-        return (
-            "raise engine.watchdog_s if a step may take so long, or lower batching.max_step_tokens"
-        )
-    return ""
-
-
-def _is_final(code: int) -> bool:
-    with contextlib.suppress(ValueError):
-        return ExitCode(code).is_final
-    return False

@@ -169,6 +169,15 @@ class Replica:
                 raise
         await self._engine.close()
 
+    async def leave(self) -> None:
+        """Stop keeping the process and disconnect from it, but let it live."""
+        tasks = [task for task in (self._keeper, *self._attendants) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._engine.close()
+
     def kill(self) -> None:
         """End the process now, whatever it is doing; unless it is unwanted, another one follows."""
         if self._process is not None:

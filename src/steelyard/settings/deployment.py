@@ -45,6 +45,9 @@ class Deployment(Section):
     cache_dir: Annotated[str, Field(min_length=1)] | None = None
     """Where models and compiled kernels are kept; `null` is `$XDG_CACHE_HOME/steelyard`, or
     `~/.cache/steelyard`."""
+    state_dir: Annotated[str, Field(min_length=1)] | None = None
+    """Where `steelyard up` keeps sockets, logs and what it must know after a restart; `null` is
+    `$XDG_DATA_HOME/steelyard/fleets/NAME`, or the same below `~/.local/share`."""
     replicas: ReplicaCount = 1
     """Engine processes that serve the model together, on this machine; `auto` threads are divided
     among them. `groups` can say more."""

@@ -55,6 +55,8 @@ class ReplicaSet:
         """Changes whenever a member's `info` does."""
         self.on_ready: Callable[[], None] = _nothing
         """Called when a member has become ready, or one that was kept apart is proven."""
+        self.on_state: Callable[[str, str], None] = _ignore
+        """Told a member's name and its health when that has changed."""
         self._members: dict[str, Member] = {}
         self._by_index: dict[int, Member] = {}
         self._routing = make_routing(config.routing, seed=seed)
@@ -303,7 +305,9 @@ class ReplicaSet:
         self.meter.replica_is(member.name, state)
         if health.state is Health.EJECTED and member.known_state not in ("", "absent", "ejected"):
             self.meter.ejected(member.name, health.reason)
-        member.known_state = state
+        is_first, member.known_state = not member.known_state, state
+        if not is_first:
+            self.on_state(member.name, state)
 
     def note_absence(self, member: Member, error: SteelyardError, now_s: float) -> None:
         """Nobody is there. If somebody was, he has died, and with him all he had in flight."""
@@ -348,4 +352,8 @@ class ReplicaSet:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _ignore(_name: str, _state: str) -> None:
     pass
