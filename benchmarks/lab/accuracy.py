@@ -3,7 +3,8 @@
     python -m benchmarks.lab.accuracy --share 0.1
 
 Each tool is run once per scenario against a fresh mock on the same machine, one after the other.
-Writes `accuracy.json` and `accuracy.md`.
+Writes `accuracy.json` and `accuracy.md`, where what is not run now (`--scenarios`, `--tools`) keeps
+its old results.
 """
 
 import argparse
@@ -34,12 +35,15 @@ def main() -> None:
     for tool in tools:
         if tool.package is not None:
             require_peer(tool.package, options.peers_dir)
-    runs = []
+    found = _old_runs(options.out / "accuracy.json")
     for scenario in scenarios:
         for tool in tools:
             print(f"{scenario.name}: {tool.name} …", file=sys.stderr, flush=True)
             share = 1.0 if scenario.name == "omission" else options.share
-            runs.append(run_tool(tool, scenario.scaled(share), options.peers_dir))
+            run = run_tool(tool, scenario.scaled(share), options.peers_dir)
+            found[scenario.name, tool.name] = run
+    order = ((scenario.name, tool.name) for scenario in SCENARIOS for tool in TOOLS)
+    runs = [found[key] for key in order if key in found]
     facts = msgspec.to_builtins(describe_machine(_versions(tools)))
     options.out.mkdir(parents=True, exist_ok=True)
     results = {"machine": facts, "runs": [dataclasses.asdict(run) for run in runs]}
@@ -47,6 +51,13 @@ def main() -> None:
     page = "\n".join(_page(facts, runs)) + "\n"
     (options.out / "accuracy.md").write_text(page)
     print(page)
+
+
+def _old_runs(file: Path) -> dict[tuple[str, str], ToolRun]:
+    if not file.exists():
+        return {}
+    runs = json.loads(file.read_text())["runs"]
+    return {(run["scenario"], run["tool"]): msgspec.convert(run, ToolRun) for run in runs}
 
 
 def _options() -> argparse.Namespace:
@@ -84,7 +95,9 @@ def _page(facts: dict[str, object], runs: list[ToolRun]) -> Iterator[str]:
         "schedule.\n"
     )
     for name in dict.fromkeys(run.scenario for run in runs):
-        yield from _table(name, [run for run in runs if run.scenario == name])
+        of_scenario = [run for run in runs if run.scenario == name]
+        yield from _table(name, of_scenario)
+        yield from _smallest(of_scenario)
     yield "## Commands\n"
     for run in runs:
         yield f"- {run.scenario}: `{run.command}`"
@@ -121,6 +134,40 @@ def _table(scenario: str, runs: list[ToolRun]) -> Iterator[str]:
     for title, show in measured.items():
         yield f"| {title} | {' | '.join(map(show, runs))} |"
     yield ""
+
+
+def _smallest(runs: list[ToolRun]) -> Iterator[str]:
+    """In how many rows our error is the smallest, and how large it is at most."""
+    rows = [(metric, quantile) for metric in _METRICS for quantile in QUANTILES]
+    ours = next((run for run in runs if run.tool == "steelyard"), None)
+    if ours is None:
+        return
+    smallest, misses, worst = 0, [], (0.0, "")
+    for metric, quantile in rows:
+        errors = {run.tool: _error_ms(run, metric, quantile) for run in runs}
+        own_ms = errors.pop("steelyard")
+        if own_ms is None:
+            continue
+        true_ms = ours.truth.percentiles_ms[metric][quantile]
+        worst = max(worst, (abs(own_ms) / true_ms, f"{metric} {quantile}: {own_ms:+.2f} ms"))
+        better = [tool for tool, e in errors.items() if e is not None and abs(e) < abs(own_ms)]
+        smallest += not better
+        misses += [f"{metric} {quantile} ({', '.join(better)})"] if better else []
+    yield (
+        f"Our error is the smallest in {smallest} of {smallest + len(misses)} rows"
+        + (f"; not in {', '.join(misses)}" if misses else "")
+        + f". Our largest one, as a share: {worst[0]:.1%} ({worst[1]}).\n"
+    )
+
+
+def _error_ms(run: ToolRun, metric: str, quantile: str) -> float | None:
+    """None: not reported."""
+    if run.reported is None or metric not in run.truth.percentiles_ms:
+        return None
+    reported = run.reported.percentiles_ms.get(metric)
+    if reported is None:
+        return None
+    return reported[quantile] - run.truth.percentiles_ms[metric][quantile]
 
 
 def _error(run: ToolRun, metric: str, quantile: str) -> str:
