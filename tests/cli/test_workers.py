@@ -9,6 +9,8 @@ import psutil
 import pytest
 import yaml
 
+from tests.gateway.limits.redis_process import redis_process
+
 from .stage import Command, Stage, ask, is_gone, wait_for, words_of
 from .test_serving import free_port
 
@@ -121,3 +123,16 @@ def test_a_second_signal_does_not_wait_for_streams_of_workers(stage: Stage) -> N
     *_, last = stream
     assert last["error"]["code"] == "shutting_down"
     assert service.wait(limit_s=10) == 0
+
+
+@pytest.mark.slow
+def test_workers_share_the_tenants_budgets_through_redis(stage: Stage) -> None:
+    with redis_process() as redis:
+        shared = {"url": f"unix://{redis.path}", "timeout_s": 2.0}
+        limits = {"requests_per_minute": 5}
+        service = serve(stage, {"tenants": {"default": limits, "redis": shared}})
+        statuses = [service.ask("/v1/completions", PROMPT)[0] for _ in range(20)]
+        assert sorted(statuses) == [200] * 5 + [429] * 15
+        assert service.metric('steelyard_limits_store_up{store="redis"}') == 1
+        assert "counts the tenants' budgets on its own" not in service.stderr
+        assert service.stop() == 0
