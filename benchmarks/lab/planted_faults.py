@@ -28,6 +28,7 @@ from steelyard.lab.client.exchange import Exchange
 from steelyard.lab.client.pool import ConnectionPool
 from steelyard.lab.load import Fixed, OpenLoop, Plan, Synthetic, Workload, make_plan, new_nonce
 from steelyard.lab.load import steady as steady_rate
+from steelyard.lab.mock.priority import run_promptly
 from steelyard.lab.window import find_window
 
 _RATE, _SECONDS = 40, 4
@@ -65,6 +66,7 @@ def main() -> None:
     options = _options()
     rows = []
     with running_mock(ttft_ms=60, itl_ms=5) as mock:
+        run_promptly()  # as client processes do
         for fault in FAULTS:
             trials = options.trials * (1 if fault.check else 2)
             judged = [uvloop.run(_judge(mock.url, fault, seed)) for seed in range(trials)]
