@@ -3,6 +3,7 @@
 Written as JSON; `report` makes the tables from it.
 """
 
+import copy
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from benchmarks.engines.engine import Dot
 from benchmarks.engines.machine import Facts
 from benchmarks.engines.roofline import Roofline
 
-__all__ = ["DISTURBANCE", "Described", "Results", "Row", "load", "save"]
+__all__ = ["DISTURBANCE", "Described", "Results", "Row", "load", "merge", "save"]
 
 DISTURBANCE = 0.06
 """More of the machine's CPU time than this in other hands, and a load is measured again."""
@@ -70,6 +71,8 @@ class Results(msgspec.Struct):
     rows: list[Row] = []
     answers: dict[str, dict[str, str]] = {}
     """Prompt → engine → greedy text."""
+    more_facts: list[Facts] = []
+    """Of the further campaigns that were merged in."""
 
     def of(self, scenario: str, engine: str, concurrency: int | None = None) -> list[Row]:
         """Valid rows, in order of measurement; disturbed ones only where there are no others."""
@@ -103,3 +106,26 @@ def save(results: Results, path: Path) -> None:
 def load(path: Path) -> Results:
     """Raises `msgspec.ValidationError` for a file of another version."""
     return msgspec.json.decode(path.read_bytes(), type=Results)
+
+
+def merge(first: Results, *others: Results) -> Results:
+    """One campaign made of several on one machine: the first, with more rounds of some scenarios.
+
+    Raises `ValueError` when they are not about the same model on the same kind of machine.
+    """
+    rounds = 1 + max((row.round for row in first.rows), default=0)
+    merged = copy.deepcopy(first)
+    for other in others:
+        same = (other.model, other.facts.cpu_model, other.facts.cpus)
+        if same != (first.model, first.facts.cpu_model, first.facts.cpus):
+            raise ValueError("results of another model or machine cannot be merged")
+        known = {engine.key for engine in merged.engines}
+        merged.engines += [engine for engine in other.engines if engine.key not in known]
+        merged.rooflines += other.rooflines
+        merged.rows += [
+            msgspec.structs.replace(row, round=row.round + rounds) for row in other.rows
+        ]
+        merged.answers = merged.answers or other.answers
+        merged.more_facts += [other.facts, *other.more_facts]
+        rounds += 1 + max((row.round for row in other.rows), default=0)
+    return merged

@@ -1,4 +1,8 @@
-"""The report in Markdown: `python -m benchmarks.engines.report RESULTS.json [REPORT.md]`."""
+"""The report in Markdown: `python -m benchmarks.engines.report REPORT.md RESULTS.json …`.
+
+Several results become one: the first is the comparison, the others are further rounds of some of
+its scenarios. The merged results are written beside the report.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -6,16 +10,19 @@ from pathlib import Path
 
 from benchmarks.engines import tables
 from benchmarks.engines.reading import Reading
-from benchmarks.engines.record import Results, load
+from benchmarks.engines.record import Results, load, merge, save
 from benchmarks.engines.targets import judge
 
 __all__ = ["write_report"]
 
 
 def main() -> None:
-    source = Path(sys.argv[1])
-    target = Path(sys.argv[2]) if len(sys.argv) > 2 else source.with_suffix(".md")
-    write_report(load(source), target)
+    if len(sys.argv) < 3:
+        sys.exit((__doc__ or "").partition("\n")[0])
+    target, *sources = map(Path, sys.argv[1:])
+    results = merge(*map(load, sources))
+    save(results, target.with_suffix(".json"))
+    write_report(results, target)
 
 
 def write_report(results: Results, path: Path) -> None:

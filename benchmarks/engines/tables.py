@@ -44,6 +44,8 @@ def setting(reading: Reading) -> Iterator[str]:
     yield f"{facts.date}, commit {facts.commit}. {facts.cpu_model}, {facts.cpus} CPUs ({kind}),"
     yield f"{caches}, {facts.memory_gib:g} GiB, {facts.kernel}, huge pages {facts.huge_pages};"
     yield f"Python {facts.python}, {versions}."
+    for more in reading.results.more_facts:
+        yield f"Further rounds of our own servers: {more.date}, commit {more.commit}."
     yield ""
     yield f"{plan['threads']} compute threads for every engine, contexts of"
     yield f"{plan['context_tokens']} tokens, {plan['rounds']} interleaved rounds; all servers but"

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from benchmarks.engines.engine import Dot
 from benchmarks.engines.machine import Facts
 from benchmarks.engines.process_tree import parse_smaps
 from benchmarks.engines.reading import Reading
-from benchmarks.engines.record import Described, Results, Row, load, save
+from benchmarks.engines.record import Described, Results, Row, load, merge, save
 from benchmarks.engines.report import write_report
 from benchmarks.engines.roofline import Roofline
 from benchmarks.engines.targets import Verdict, judge
@@ -146,3 +147,19 @@ def test_memory_is_counted_by_file_and_without_files() -> None:
     assert (maps.rss, maps.pss) == (170, 90)
     assert maps.by_file == {"fe:00/123": 108}
     assert maps.anonymous == 12 + 30
+
+
+def test_further_rounds_join_a_comparison(results: Results) -> None:
+    merged = merge(results, results)
+    assert Reading(merged).spread("decode", "ours-auto", "tokens_per_s", 1) is not None
+    assert len(merged.of("decode", "ours-auto")) == 2 * len(results.of("decode", "ours-auto"))
+    assert len({row.round for row in merged.of("decode", "ours-auto")}) == 6
+    assert merged.engines == results.engines and merged.more_facts == [results.facts]
+
+
+def test_results_of_another_machine_are_not_merged(results: Results) -> None:
+    elsewhere = msgspec.structs.replace(
+        results, facts=msgspec.structs.replace(results.facts, cpu_model="Another processor")
+    )
+    with pytest.raises(ValueError, match="another model or machine"):
+        merge(results, elsewhere)
