@@ -39,7 +39,7 @@ def gateway_config(deployment: Deployment) -> GatewayConfig:
         cors_origins=gateway.cors.origins,
         http=_http(gateway.limits),
         requests=_requests(gateway.limits),
-        max_in_flight=_WAITING_PER_RUNNING * deployment.batching.running_limit,
+        max_in_flight=_WAITING_PER_RUNNING * _running_limit(deployment),
         max_queue=gateway.limits.max_queue,
         queue_timeout_s=gateway.limits.queue_timeout_s,
         keepalive_comment_s=gateway.keepalive_comment_s,
@@ -50,6 +50,13 @@ def gateway_config(deployment: Deployment) -> GatewayConfig:
     if file is None:
         return config
     return replace(config, cache_secret=read_secret(file, key="kv_cache.salt_secret_file"))
+
+
+def _running_limit(deployment: Deployment) -> int:
+    """Of all replicas that serve together."""
+    groups = deployment.replica_groups.values()
+    serving = sum(group.replicas for group in groups if group.standby_of is None)
+    return serving * deployment.batching.running_limit
 
 
 def require_door(config: GatewayConfig, admin: GatewayConfig | None) -> None:

@@ -175,6 +175,7 @@ class ReplicaSet:
         attempt = Attempt(journey, member, load, self.release)
         member.attempts[attempt] = None
         self.busy[member] = None
+        self.meter.replica_in_flight(member.name, len(member.attempts))
         if attempt.stance is not Stance.CLEAR:
             member.unproven.add(attempt)
             self._apart += attempt.stance is Stance.APART
@@ -184,6 +185,8 @@ class ReplicaSet:
         """The attempt is over: its slot is free. Valid once."""
         member = attempt.member
         del member.attempts[attempt]
+        if self._members.get(member.name) is member:  # else its gauge is gone with it
+            self.meter.replica_in_flight(member.name, len(member.attempts))
         if not member.attempts:
             del self.busy[member]
             member.silent_s = 0.0
