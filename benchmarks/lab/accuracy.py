@@ -92,7 +92,8 @@ def _page(facts: dict[str, object], runs: list[ToolRun]) -> Iterator[str]:
     yield (
         "Errors are the reported value minus the true one, in milliseconds and as a share; "
         "— is not reported; * the tool's request latency, because it reports none from the "
-        "schedule.\n"
+        "schedule. The rate that steelyard reports is that at which requests were due; under a cap "
+        "they leave later.\n"
     )
     for name in dict.fromkeys(run.scenario for run in runs):
         of_scenario = [run for run in runs if run.scenario == name]

@@ -32,11 +32,12 @@ def main() -> None:
             require_peer(tool.package, options.peers_dir)
     measure = _million if options.million else _per_event
     rows = {tool.name: measure(tool, options.peers_dir) for tool in tools}
-    results = {"machine": msgspec.to_builtins(describe_machine({})), "tools": rows}
+    facts = msgspec.to_builtins(describe_machine({}))
+    results = {"machine": facts, "tools": rows}
     name = "million" if options.million else "client_cost"
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
-    page = _page(rows)
+    page = page_of(facts, rows, is_million=options.million)
     (options.out / f"{name}.md").write_text(page)
     print(page)
 
@@ -102,9 +103,22 @@ def _succeeded(run: ToolRun) -> ToolRun:
     return run
 
 
-def _page(rows: dict[str, dict[str, float]]) -> str:
+def page_of(
+    facts: dict[str, object], rows: dict[str, dict[str, float]], *, is_million: bool
+) -> str:
+    """Markdown: the machine, the command, one row per tool."""
+    command = f"python -m benchmarks.lab.client_cost{' --million' if is_million else ''}"
     titles = next(iter(rows.values())).keys()
-    lines = [f"| tool | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
+    lines = [
+        f"# {'A million token events' if is_million else 'Cost of a token event'}",
+        "",
+        f"{facts['cpus']} CPUs ({facts['cpu_model']}), {facts['memory_gib']} GiB, kernel "
+        f"{facts['kernel']}, Python {facts['python']}; {facts['date']}, commit {facts['commit']}; "
+        f"`{command}`.",
+        "",
+        f"| tool | {' | '.join(titles)} |",
+        "|---" * (len(titles) + 1) + "|",
+    ]
     for name, values in rows.items():
         lines.append(f"| {name} | {' | '.join(f'{v:,.1f}' for v in values.values())} |")
     return "\n".join(lines) + "\n"
