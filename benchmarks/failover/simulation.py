@@ -48,17 +48,26 @@ def _options() -> argparse.Namespace:
 
 
 def _tell_all(options: argparse.Namespace, scale: Scale) -> tuple[list[Outcome], list[int]]:
-    outcomes, failed = [], []
-    for seed in range(options.seeds):
-        try:
-            outcomes.append(simulate(seed, scale))
-        except AssertionError:
-            traceback.print_exc()
-            print(f"failed: python -m benchmarks.failover.simulation --seed {seed}", flush=True)
-            failed.append(seed)
-        if sys.stderr.isatty():
-            print(f"\r{seed + 1} of {options.seeds}", end="", file=sys.stderr, flush=True)
+    """All seeds; Ctrl-C ends it with those that were told."""
+    outcomes: list[Outcome] = []
+    failed: list[int] = []
+    try:
+        for seed in range(options.seeds):
+            _tell(seed, scale, outcomes, failed)
+    except KeyboardInterrupt:
+        print(f"interrupted after {len(outcomes) + len(failed)} seeds", file=sys.stderr)
     return outcomes, failed
+
+
+def _tell(seed: int, scale: Scale, outcomes: list[Outcome], failed: list[int]) -> None:
+    try:
+        outcomes.append(simulate(seed, scale))
+    except AssertionError:
+        traceback.print_exc()
+        print(f"failed: python -m benchmarks.failover.simulation --seed {seed}", flush=True)
+        failed.append(seed)
+    if sys.stderr.isatty():
+        print(f"\r{seed + 1}", end="", file=sys.stderr, flush=True)
 
 
 def _sum_up(outcomes: list[Outcome], failed: list[int], scale: Scale, cpu_s: float) -> Finding:
