@@ -3,7 +3,7 @@
 Most of the price is the signature. It depends on the token's bytes and the provider's key alone,
 neither of which can change, so a token that comes back within a minute is not verified again as
 long as the provider's keys are the same. Everything that can change is checked every time: the
-times, and the list of revoked tokens. See decision 0008.
+times, and the list of revoked tokens. See decision 0009.
 """
 
 import hashlib
