@@ -6,6 +6,7 @@ seen. A group in which the client itself was late is measured again. One group g
 per percentile; `contrasts` weighs them.
 """
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -163,7 +164,7 @@ async def _measure_block(session: Session, workload: Workload) -> Block:
         workload=workload,
         target=session.facts.target,
         nonce=new_nonce(),
-        run_id="compare",
+        run_id=secrets.token_hex(4),
         scale=session.facts.scale,
         limits=session.options.limits,
     )
