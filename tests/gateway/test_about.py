@@ -133,3 +133,10 @@ def test_bad_tokens_are_named(door: Door) -> None:
     assert post(door, "/tokenize", {}).error["param"] == "prompt"
     assert post(door, "/tokenize", {"prompt": "a", "messages": []}).error["param"] == "prompt"
     assert post(door, "/tokenize", {"promt": "a"}).error["param"] == "promt"
+
+
+def test_embeddings_are_refused_in_words(door: Door) -> None:
+    reply = post(door, "/v1/embeddings", {"model": "fake", "input": "hello"})
+    assert (reply.status, reply.error["code"]) == (400, "unsupported_parameter")
+    assert "no embeddings" in reply.error["message"]
+    assert get(door, "/health").status == 200

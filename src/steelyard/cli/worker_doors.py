@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import signal
 import socket
 import time
@@ -97,7 +96,7 @@ class WorkerDoors:
         self._folder = folder
         self._files = files
         self._deployment = deployment
-        self._secret = gateway_config(deployment).cache_secret or secrets.token_bytes(32)
+        self._secret = gateway_config(deployment).cache_secret
         self._created = int(time.time())
         self._posts: tuple[EnginePost, ...] = served.posts()
         if not self._posts and deployment.backend != "fake":
@@ -151,7 +150,7 @@ class WorkerDoors:
     async def startup(self) -> None:
         """See `Doors.startup`. Returns once every worker listens; raises why one does not."""
         gateway = self._deployment.gateway
-        self._reserved = reserve_port(gateway.host, gateway.port)
+        self._reserved = _reserve_port(gateway.host, gateway.port)
         if self._admin is not None:
             await self._admin.startup()
         self._guard.startup()
@@ -346,12 +345,23 @@ class _GuardKeeper:
             await asyncio.wait((self._upkeep,))
 
 
-def reserve_port(host: str, port: int) -> list[socket.socket]:
+def _reserve_port(host: str, port: int) -> list[socket.socket]:
     """Sockets that keep the port, without listening, for as long as they are open.
 
     Port 0 takes a free one. Workers bind to it themselves, and those that are replaced can do so
-    again. Raises `OSError`.
+    again. Raises `SettingsError`.
     """
+    try:
+        return _bind_all(host, port)
+    except OSError as error:
+        raise SettingsError(
+            f"{host}:{port} cannot be shared by several processes: {error.strerror or error}",
+            param="gateway.port",
+            fix="set another port (0 takes a free one), or gateway.workers: 1",
+        ) from error
+
+
+def _bind_all(host: str, port: int) -> list[socket.socket]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     reserved: list[socket.socket] = []
     for family, kind, protocol, _, address in found:

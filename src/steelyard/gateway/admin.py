@@ -23,7 +23,7 @@ from steelyard.telemetry.metrics import Metrics
 
 __all__ = ["AdminDoor", "Desk"]
 
-SETTING = "gateway.admin"
+_SETTING = "gateway.admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class AdminDoor:
         self._guard = guard
         self._asks = config.unix_socket is None
         self._router = _routes(about, desk, has_metrics=config.has_metrics)
-        self._server = HttpServer(self._handle, config, metrics, setting=SETTING)
+        self._server = HttpServer(self._handle, config, metrics, setting=_SETTING)
 
     @property
     def where(self) -> str:

@@ -22,7 +22,7 @@ from steelyard.gateway.http import Exchange, Router
 from steelyard.gateway.limits.limiter import Limiter
 from steelyard.gateway.limits.store import LimitStore
 from steelyard.gateway.models import ModelTable
-from steelyard.gateway.routes import About, Tokens
+from steelyard.gateway.routes import About, Tokens, refuse_embeddings
 from steelyard.telemetry.metrics import Metrics
 
 __all__ = ["Front", "Lasting", "build_front"]
@@ -88,6 +88,7 @@ def _routes(around: Surroundings, about: About) -> Router:
     router = Router()
     router.add("POST", "/v1/chat/completions", chat, Access.INFER)
     router.add("POST", "/v1/completions", completion, Access.INFER)
+    router.add("POST", "/v1/embeddings", refuse_embeddings, Access.INFER)
     router.add("POST", "/tokenize", tokens.tokenize, Access.INFER)
     router.add("POST", "/detokenize", tokens.detokenize, Access.INFER)
     router.add("GET", "/v1/models", about.models, Access.KNOWN)
