@@ -51,7 +51,8 @@ ROWS = [
     BadStart("nobody there", ("run", "x", "--url", "http://127.0.0.1:9"), ("refused", "serve")),
     BadStart("an unknown host", ("chat", "--url", "http://no.invalid"), ("http://no.invalid",)),
     setting("an unknown backend", "backend=vlm", words=("backend", "embedded")),
-    setting("a planned backend", "backend=vllm", words=("backend", "not available")),
+    setting("no environment of vLLM", "backend=vllm", words=("vllm.python", "needs it")),
+    setting("no endpoint", "backend=remote", words=("remote.url", "needs it")),
     setting("an unknown key", "gateway.prot=1", words=("gateway.prot", "gateway.port")),
     setting(
         "several problems",

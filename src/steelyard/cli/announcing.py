@@ -33,19 +33,29 @@ def announce(
     rows = {
         "model": f"{info.model}, {_how(info.details)}",
         "memory": _memory(info),
-        "limits": f"{info.context_tokens:,} tokens per sequence, "
-        f"{deployment.batching.running_limit} sequences at once",
+        "limits": _limits(info),
         "address": f"{url}/v1",
         "try": f"curl {url}/v1/chat/completions \\",
         "": f"  -H 'content-type: application/json' -d {shlex.quote(json.dumps(body))}",
     }
     banner = Text.assemble((f"steelyard {__version__}", "bold"), f" is ready after {ready_s:.1f} s")
     for name, value in rows.items():
+        if value is None:
+            continue
         banner.append(f"\n  {name:<8} {value}")
     Console(stderr=True, highlight=False, soft_wrap=True).print(banner)
 
 
+def _limits(info: EngineInfo) -> str:
+    limits = f"{info.context_tokens:,} tokens per sequence"
+    return f"{limits}, {info.max_running} sequences at once" if info.max_running else limits
+
+
 def _how(details: dict[str, str]) -> str:
+    if "url" in details:
+        return f"{details['model']} at {details['url']} in {details['mode']} mode"
+    if details.get("engine") in ("vllm", "sglang"):
+        return " ".join(details[key] for key in ("engine", "version") if key in details)
     known = [details[key] for key in ("precision", "device") if key in details]
     if "threads" in details:
         known.append(f"{details['threads']} threads")
@@ -54,7 +64,10 @@ def _how(details: dict[str, str]) -> str:
     return ", ".join(known) or "made-up tokens"
 
 
-def _memory(info: EngineInfo) -> str:
+def _memory(info: EngineInfo) -> str | None:
+    """None when the engine does not say."""
+    if "weights_bytes" not in info.details:
+        return None
     tokens = info.kv_blocks_total * info.kv_block_tokens
     weights, kv = (int(info.details.get(key, "0")) for key in ("weights_bytes", "kv_bytes"))
     return f"weights {_size(weights)}, KV cache {_size(kv)} = {tokens:,} tokens"

@@ -17,6 +17,12 @@ from steelyard.checkpoints import Checkpoint
 from steelyard.cli.door import gateway_config
 from steelyard.cli.fakes import make_fake_engine
 from steelyard.cli.fleet_home import FleetHome
+from steelyard.cli.foreign import (
+    ForeignHire,
+    cannot_outlive,
+    is_foreign,
+    make_foreign_replicas,
+)
 from steelyard.cli.loading import LoadedFiles
 from steelyard.cli.replicas import make_replicas
 from steelyard.contract import Engine, EngineInfo, EngineStatus, RealClock
@@ -140,6 +146,10 @@ def make_engine(
     """
     if resolved.deployment.backend == "fake":
         return _fake_engine(resolved.deployment, files)
+    if is_foreign(resolved.deployment):
+        policy = restart_policy(resolved.deployment, tries)
+        hand = ForeignHire(resolved, files, runtime_dir, policy, on_change).only()
+        return ServedEngine(hand.engine, hand.replica, lambda: _pid_of(hand.replica))
     config = engine_config(resolved, files.checkpoint, f"unix:{runtime_dir / 'engine-0.sock'}")
     clock = RealClock()
     engine = EmbeddedEngine(config.listen, clock=clock)
@@ -174,6 +184,15 @@ def make_engines(
     if deployment.replica_count == 1 and home is None:
         return make_engine(
             resolved, files, runtime_dir=runtime_dir, tries=tries, on_change=on_change
+        )
+    if is_foreign(deployment):
+        if home is not None:
+            raise cannot_outlive(deployment)
+        policy = restart_policy(deployment, tries)
+        hire = ForeignHire(resolved, files, runtime_dir, policy, on_change)
+        together = make_foreign_replicas(hire, metrics)
+        return ServedEngine(
+            together.engine, together, lambda: together.crew.pids, together.statuses
         )
     replicas = make_replicas(
         deployment,

@@ -17,6 +17,12 @@ from steelyard.settings.fleet import (
     RoutingSettings,
     named_groups,
 )
+from steelyard.settings.foreign import (
+    ParallelSettings,
+    RemoteSettings,
+    SglangSettings,
+    VllmSettings,
+)
 from steelyard.settings.gateway import GatewaySettings
 from steelyard.settings.sections import (
     BatchingSettings,
@@ -40,8 +46,10 @@ class Deployment(Section):
     Hugging Face hub."""
     served_name: _Name | None = None
     """The name clients ask for; `null` derives it from `model` (of a path, its last part)."""
-    backend: Literal["embedded", "fake"] = "embedded"
-    """`embedded` is our own engine; `fake` answers at once with made-up tokens, for tests."""
+    backend: Literal["embedded", "vllm", "sglang", "remote", "fake"] = "embedded"
+    """`embedded` is our own engine; `vllm` and `sglang` are servers that are started instead of
+    it; `remote` is an endpoint with the OpenAI API; `fake` answers at once with made-up tokens, for
+    tests."""
     cache_dir: Annotated[str, Field(min_length=1)] | None = None
     """Where models and compiled kernels are kept; `null` is `$XDG_CACHE_HOME/steelyard`, or
     `~/.cache/steelyard`."""
@@ -56,6 +64,10 @@ class Deployment(Section):
     routing: RoutingSettings = RoutingSettings()
     failover: FailoverSettings = FailoverSettings()
     engine: EngineSettings = EngineSettings()
+    vllm: VllmSettings = VllmSettings()
+    sglang: SglangSettings = SglangSettings()
+    remote: RemoteSettings = RemoteSettings()
+    parallel: ParallelSettings = ParallelSettings()
     weights: WeightsSettings = WeightsSettings()
     batching: BatchingSettings = BatchingSettings()
     kv_cache: KVCacheSettings = KVCacheSettings()
@@ -66,6 +78,8 @@ class Deployment(Section):
     @property
     def replica_groups(self) -> dict[str, GroupSettings]:
         """`groups`, or the one that `replicas` describes; at least one of them serves."""
+        if self.backend == "remote":
+            return named_groups({}, max(1, len(self.remote.urls)))
         return named_groups(self.groups, self.replicas)
 
     @property

@@ -142,7 +142,6 @@ _UNAVAILABLE_KEYS: dict[Path, tuple[str, str]] = {
         "nothing holds a latency target yet",
         "remove it; batching.step_stretch bounds how far a long prompt slows running streams",
     ),
-    ("parallel",): ("a replica runs on one device", "remove it"),
     ("kv_cache", "precision"): (
         "the whole cache has one precision",
         "remove it; kv_cache.dtype sets that precision",
@@ -151,14 +150,9 @@ _UNAVAILABLE_KEYS: dict[Path, tuple[str, str]] = {
     ("kv_cache", "offload"): ("the cache lives on the model's device alone", "remove it"),
 }
 
-_NOT_A_BACKEND = (
-    "is not available in this version",
-    "use embedded, which runs the model itself",
-)
 _USE_API_KEYS = ("is not what it is called", "use api_keys")
 _USE_JWT = ("is not what it is called", "use jwt, for tokens of an identity provider")
 _UNAVAILABLE_VALUES: dict[Path, dict[str, tuple[str, str]]] = {
-    ("backend",): dict.fromkeys(("vllm", "sglang", "remote"), _NOT_A_BACKEND),
     ("gateway", "auth", "mode"): dict.fromkeys(("api_key", "key", "keys"), _USE_API_KEYS)
     | dict.fromkeys(("bearer", "oauth", "oauth2", "oidc", "token"), _USE_JWT),
 }

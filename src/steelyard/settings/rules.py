@@ -5,21 +5,13 @@ Each rule sees a deployment whose single values are valid and names the keys it 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from steelyard.settings.contradiction import Contradiction
 from steelyard.settings.deployment import Deployment
+from steelyard.settings.foreign_rules import FOREIGN_RULES
 from steelyard.settings.hosts import is_loopback
 
-__all__ = ["RULES", "Contradiction", "contradictions"]
-
-
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Keys that cannot hold what they hold at the same time; the first one is at fault."""
-
-    paths: tuple[str, ...]
-    reason: str
-    fix: str
+__all__ = ["RULES", "contradictions"]
 
 
 def contradictions(deployment: Deployment) -> list[Contradiction]:
@@ -245,5 +237,6 @@ RULES: tuple[Callable[[Deployment], Iterator[Contradiction]], ...] = (
     _replicas_are_said_once,
     _standbys_have_somebody,
     _made_up_tokens_need_no_replicas,
+    *FOREIGN_RULES,
 )
 """Every rule; a new one is added here."""

@@ -42,6 +42,7 @@ from steelyard.contract.wire import Progress
 __all__ = ["HttpEngine"]
 
 _RETRY_S = 0.25
+_LAST_WORDS_S = 0.2
 _MISSES = 3
 """Looks at its health in a row that must fail before a server counts as lost."""
 _FIX = "name a server with the OpenAI API in remote.url, and its key in remote.api_key_file"
@@ -62,6 +63,7 @@ class HttpEngine:
         self._info: EngineInfo | None = None
         self._was_ready = False
         self._flights: dict[str, Flight] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._is_draining = False
         self._idle = asyncio.Event()
         self._doubt = asyncio.Event()
@@ -127,8 +129,11 @@ class HttpEngine:
         call = self._dialect.call(request)
         reader = self._dialect.reader(request)
         with self._flying(request) as flight:
-            async with flight.opening(self._client.events(call.path, call.body)) as events:
-                async for delta in self._deltas(flight, events, reader):
+            async with (
+                flight.opening(self._client.events(call.path, call.body)) as events,
+                contextlib.aclosing(_deltas(flight, events, reader)) as deltas,
+            ):
+                async for delta in deltas:
                     chunk = flight.take(delta)
                     self._counts["produced"] += len(chunk.token_ids)
                     yield chunk
@@ -142,8 +147,7 @@ class HttpEngine:
         if flight is None:
             return
         flight.stop(Cancelled("the request was aborted"))
-        with contextlib.suppress(SteelyardError):  # the closed connection says the same
-            await self._dialect.abort(self._client, request_id)
+        await self._tell_aborted(request_id)
 
     async def status(self) -> EngineStatus:
         """A fresh snapshot; what the server does not say of itself is counted here."""
@@ -204,13 +208,17 @@ class HttpEngine:
                 if error.param is not None:  # a setting is at fault, which no waiting changes
                     raise SettingsError(error.message, param=error.param, fix=_FIX) from error
                 if on_progress is not None:
-                    on_progress(Progress(0.0, error.message))
+                    # Clients hear of it: no names, no addresses.
+                    what = "nobody answers yet" if is_absence(error) else "not ready yet"
+                    on_progress(Progress(0.0, what))
                 await self._clock.sleep(_RETRY_S)
 
     async def _disconnect(self, reason: str) -> None:
         self._info = None
         for flight in tuple(self._flights.values()):
             flight.stop(EngineLost(reason))
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=_LAST_WORDS_S)
         await self._client.close()
 
     def _refuse_if_impossible(self, request: GenerateRequest) -> None:
@@ -240,6 +248,7 @@ class HttpEngine:
             yield flight
         except (GeneratorExit, asyncio.CancelledError):
             self._counts["aborted"] += 1
+            self._send_abort(request.request_id)
             raise
         except SteelyardError as error:
             # A stream that we have ended ourselves breaks in some way of its own.
@@ -254,17 +263,15 @@ class HttpEngine:
             del self._flights[request.request_id]
             self._idle.set()
 
-    async def _deltas(
-        self, flight: Flight, events: EventStream, reader: Reader
-    ) -> AsyncGenerator[Delta, None]:
-        while (payloads := await flight.wait_for(events.read())) is not None:
-            for payload in payloads:
-                delta = reader.read(payload)
-                if delta is not None:
-                    yield delta
-        delta = reader.end()
-        if delta is not None:
-            yield delta
+    def _send_abort(self, request_id: str) -> None:
+        """In the background: whoever closes an iterator does not wait for servers."""
+        telling = asyncio.create_task(self._tell_aborted(request_id))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _tell_aborted(self, request_id: str) -> None:
+        with contextlib.suppress(SteelyardError):  # the closed connection says the same
+            await self._dialect.abort(self._client, request_id)
 
     def _note_trouble(self, error: SteelyardError) -> None:
         if is_absence(error):
@@ -274,6 +281,19 @@ class HttpEngine:
 
     def _not_connected(self) -> SteelyardError:
         return EngineLost(f"no connection to the engine at {self._client.config.url}")
+
+
+async def _deltas(
+    flight: Flight, events: EventStream, reader: Reader
+) -> AsyncGenerator[Delta, None]:
+    while (payloads := await flight.wait_for(events.read())) is not None:
+        for payload in payloads:
+            delta = reader.read(payload)
+            if delta is not None:
+                yield delta
+    delta = reader.end()
+    if delta is not None:
+        yield delta
 
 
 def _ignore(_error: SteelyardError) -> None:

@@ -67,7 +67,7 @@ class Flight:
             raise
         finally:
             if self._stream is None:
-                self._opening.cancel()
+                _give_up(self._opening)
         try:
             yield self._stream
         finally:
@@ -114,3 +114,9 @@ class Flight:
         prompt_tokens = len(self._request.prompt_ids)
         cached_tokens = delta.usage.cached_tokens if delta.usage is not None else 0
         return Usage(prompt_tokens, self._start, min(cached_tokens, prompt_tokens))
+
+
+def _give_up(opening: "asyncio.Future[EventStream]") -> None:
+    """Nobody wants it any more; it may have come about in the same moment."""
+    if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -17,7 +17,7 @@ from steelyard.backends.http.client import HttpClient
 from steelyard.backends.remote.config import RemoteConfig, TextCodec
 from steelyard.contract.errors import EngineFailed, InvalidRequest, SettingsError
 
-__all__ = ["Abilities", "probe"]
+__all__ = ["Abilities", "find_model", "probe"]
 
 _COMPLETIONS = "/v1/completions"
 _PROBE_TEXT = "Hello"
@@ -44,7 +44,7 @@ class Abilities:
 async def probe(client: HttpClient, config: RemoteConfig, text: TextCodec) -> Abilities:
     """Raises `SettingsError` when waiting cannot help, other errors of the tree when it may."""
     health_path = await _health_path(client)
-    model, context_tokens = await _find_model(client, config)
+    model, context_tokens = await find_model(client, config)
     ids = text.encode(_PROBE_TEXT, add_special_tokens=False)
     takes_ids, gives_ids = False, False
     if config.mode != "text":
@@ -73,8 +73,9 @@ async def _health_path(client: HttpClient) -> str:
     return "/health"
 
 
-async def _find_model(client: HttpClient, config: RemoteConfig) -> tuple[str, int | None]:
-    """The model's name there, and its context length."""
+async def find_model(client: HttpClient, config: RemoteConfig) -> tuple[str, int | None]:
+    """The model's name there, and its context length; None where it does not say. Raises
+    `SettingsError` when it serves none that can be meant."""
     answer = await client.get_json("/v1/models", timeout_s=client.config.health_timeout_s)
     cards = {card["id"]: card for card in _cards(answer)}
     name = config.model or (config.served_as if config.served_as in cards else None)
