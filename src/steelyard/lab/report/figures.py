@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from steelyard.lab.result import RunResult
@@ -73,7 +73,7 @@ def _first_tokens(run: RunResult) -> Figure:
             ms = [None if value is None else value * 1e3 for value in values]
             traces.append(_line(name, times, ms, colour, gaps=True))
     layout = _axes("scheduled at (s)", "time to first token (ms)")
-    layout |= {"shapes": [_window_shape(run)], "yaxis": layout["yaxis"] | {"rangemode": "tozero"}}
+    layout |= {"shapes": [_window_shape(run)]}
     return Figure("Time to first token", traces, layout, "The measured window is shaded.")
 
 
@@ -100,7 +100,6 @@ def _load(run: RunResult) -> Figure:
         if any(counts):
             traces.append(_line(name, wide_times, per_second(counts), _RED))
     layout = _axes("time (s)", "requests/s")
-    layout["yaxis"] |= {"rangemode": "tozero"}
     layout |= {
         "shapes": [_window_shape(run)],
         "yaxis2": {
@@ -166,13 +165,13 @@ def _curve_figures(curve: Curve) -> list[Figure]:
     throughput = _line("tokens/s", xs, [p.output_tokens_per_s for p in curve.points], _GREEN)
     throughput["mode"] = "lines+markers"
     layout = _axes("concurrency", "output tokens/s")
+    notes: dict[int, list[str]] = {}
+    for place, text in ((curve.knee, "knee"), (curve.latency_choice, "for low latency")):
+        if place is not None:
+            notes.setdefault(place, []).append(text)
     layout["annotations"] = [
-        _note(concurrency, _throughput_at(curve.points, concurrency), text)
-        for concurrency, text in (
-            (curve.knee, "knee"),
-            (curve.latency_choice, "for low latency"),
-        )
-        if concurrency is not None
+        _note(place, _throughput_at(curve.points, place), ", ".join(texts))
+        for place, texts in notes.items()
     ]
     figures = [
         Figure("Throughput", [throughput], layout),
@@ -193,9 +192,9 @@ def _curve_figures(curve: Curve) -> list[Figure]:
         ),
     ]
     if any(point.memory_bytes for point in curve.points):
-        gib = [None if p.memory_bytes is None else p.memory_bytes / 2**30 for p in curve.points]
-        memory = _line("memory", xs, gib, _ORANGE) | {"mode": "lines+markers"}
-        figures.append(Figure("Memory of the server", [memory], _axes("concurrency", "GiB")))
+        mib = [None if p.memory_bytes is None else p.memory_bytes / 2**20 for p in curve.points]
+        memory = _line("memory", xs, mib, _ORANGE) | {"mode": "lines+markers"}
+        figures.append(Figure("Memory of the server", [memory], _axes("concurrency", "MiB")))
     if curve.batch_limit is not None:
         figures.append(_long_and_short(curve, curve.batch_limit.limit_ms))
     return figures
@@ -269,9 +268,11 @@ def _stress_figures(stress: Stress) -> list[Figure]:
         "opacity": 0.12,
         "line": {"width": 0},
     }
-    for figure in figures[:3]:
-        figure.layout["shapes"] = [shape]
-    return figures
+    over_time = [
+        replace(figure, layout=figure.layout | {"shapes": [shape]}, note="The burst is shaded.")
+        for figure in figures[:3]
+    ]
+    return over_time + figures[3:]
 
 
 def _repeats_figures(repeats: Repeats) -> list[Figure]:
@@ -340,7 +341,7 @@ def _dots(name: str, xs: Sequence[float], ys: Sequence[float], colour: str) -> d
 
 
 def _axes(x: str, y: str) -> dict[str, Any]:
-    return {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
+    return {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}, "rangemode": "tozero"}}
 
 
 def _note(x: float, y: float, text: str) -> dict[str, Any]:

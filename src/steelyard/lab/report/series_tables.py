@@ -219,7 +219,11 @@ def _series_report(
     reasons = tuple(f"{name}: {reason}" for name, audit in named for reason in audit.reasons)
     invalid = sum(not audit.is_valid for _, audit in named)
     verdict = (
-        f"{invalid} of {len(runs)} runs INVALID" if invalid else f"{len(runs)} runs, all valid"
+        f"{invalid} of {len(runs)} runs INVALID"
+        if invalid
+        else "valid"
+        if len(runs) == 1
+        else f"{len(runs)} runs, all valid"
     )
     if any("interrupted" in audit.labels for _, audit in named):
         verdict += ", interrupted"
