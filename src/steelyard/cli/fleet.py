@@ -4,7 +4,6 @@ The commands find the fleet by the deployment file (`state_dir`), and its superv
 socket there. `serve` does the serving; `fleet` carries orders out.
 """
 
-import logging
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -194,7 +193,6 @@ def ask_fleet(order: "Order", config: Path | None, sets: Sequence[str] | None) -
     from steelyard.cli.fleet_home import admin_path
     from steelyard.fleet.admin_socket import give_order
 
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
     deployment = resolve_options(config, list(sets or ()), []).deployment
     return asyncio.run(give_order(admin_path(deployment), order))
 

@@ -59,8 +59,14 @@ class FleetHome:
     def __init__(self, deployment: Deployment, *, keeps_replicas: bool) -> None:
         """`keeps_replicas`: they are left running when the service is asked to end.
 
-        Raises `SettingsError` when the folder cannot be used.
+        Raises `SettingsError` when there is nothing to keep, or the folder cannot be used.
         """
+        if deployment.backend != "embedded":
+            raise SettingsError(
+                f"{deployment.backend} has no engine processes that could be kept",
+                param="backend",
+                fix="use `steelyard serve`",
+            )
         self._deployment = deployment
         self.keeps_replicas = keeps_replicas
         self.folder = state_folder(deployment)
@@ -147,12 +153,12 @@ class Supervisor:
     async def shutdown(self) -> None:
         """Stop the replicas, or leave them, as `keeps_replicas` says."""
         await self._socket.shutdown()
+        self._home.supervisor = None  # whoever ends now is not lost
         if self._home.keeps_replicas:
             await self._replicas.leave()
             return
         await self._replicas.shutdown()
-        for name in self._home.ledger.processes:
-            self._home.ledger.note_process(name, None)
+        self._home.ledger.clear()
 
     def kill(self) -> None:
         """End the replicas now."""
@@ -167,7 +173,7 @@ class Supervisor:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _note_health(self, name: str, state: str) -> None:
-        if state in _LOST:
+        if state in _LOST and self._home.supervisor is self:
             self.standbys.note_lost(name)
 
 
@@ -182,6 +188,5 @@ def end_replicas(ledger: Ledger, wait: Callable[[], None], *, grace_s: float) ->
         while tries and any(record.is_alive() for record in found.values()):
             wait()
             tries -= 1
-    for name in ledger.processes:
-        ledger.note_process(name, None)
+    ledger.clear()
     return list(found)

@@ -89,6 +89,11 @@ class Ledger:
         self._content.serving[replica] = is_serving
         self._write()
 
+    def clear(self) -> None:
+        """Nobody is left, so the deployment file alone says how to begin again."""
+        self._content = _Content()
+        self._write()
+
     def _write(self) -> None:
         text = msgspec.json.format(msgspec.json.encode(self._content))
         draft = self._path.with_suffix(".new")
