@@ -10,9 +10,9 @@ a tenth of the time, a millisecond in ten.
 """
 
 import argparse
-import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -111,12 +111,15 @@ def _mock_trials(count: int, drift_cv: float, quiet: QuietPhases) -> list[dict[s
         running_mock(**flags(1, 2)) as same,
         running_mock(**flags(1 + _SLOWDOWN, 3)) as slow,
     ):
-        trials = []
-        for number in range(count):
-            quiet.check()
-            # One of either kind at a time: they disturb each other no more than machines do.
-            pairs = [(base.url, same.url), (base.url, slow.url)]
-            trials += uvloop.run(_trials(MOCK_PLAN, pairs, number))
+        pairs = [(base.url, same.url), (base.url, slow.url)]
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(2, initializer=run_promptly) as pool:
+            trials = []
+            for number in range(count):
+                quiet.check()
+                # One of either kind at a time: they disturb each other no more than machines do.
+                tasks = [(MOCK_PLAN, pair, number, bool(at)) for at, pair in enumerate(pairs)]
+                trials += pool.starmap(_run_trial, tasks)
         return trials
 
 
@@ -127,14 +130,12 @@ def _engine_trials(count: int, quiet: QuietPhases) -> list[dict[str, Any]]:
             quiet.check()
             is_slow = number % 2 == 1
             with _slowed(pid) if is_slow else contextlib.nullcontext():
-                trial = _trial(ENGINE_PLAN, (base, other), number, is_slow=is_slow)
-                trials.append(uvloop.run(trial))
+                trials.append(_run_trial(ENGINE_PLAN, (base, other), number, is_slow))
     return trials
 
 
-async def _trials(plan: Plan, pairs: list[tuple[str, str]], number: int) -> list[dict[str, Any]]:
-    both = (_trial(plan, pair, number, is_slow=bool(at)) for at, pair in enumerate(pairs))
-    return list(await asyncio.gather(*both))
+def _run_trial(plan: Plan, urls: tuple[str, str], number: int, is_slow: bool) -> dict[str, Any]:
+    return uvloop.run(_trial(plan, urls, number, is_slow=is_slow))
 
 
 async def _trial(

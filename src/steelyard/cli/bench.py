@@ -40,6 +40,7 @@ app.command(epilog=bench_judge.BASELINE_EXAMPLES)(bench_judge.baseline)
 app.command("list", epilog=bench_judge.LIST_EXAMPLES)(bench_judge.list_results)
 app.command(epilog=bench_judge.HISTORY_EXAMPLES)(bench_judge.history)
 app.command(epilog=bench_judge.GATE_EXAMPLES)(bench_judge.gate)
+app.command(epilog=bench_judge.EXPLAIN_EXAMPLES)(bench_judge.explain)
 app.command(epilog=bench_judge.SCHEDULE_EXAMPLES)(bench_judge.schedule)
 
 

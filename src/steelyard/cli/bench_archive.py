@@ -12,7 +12,7 @@ from steelyard.lab.judge.survey import survey_server
 from steelyard.lab.result import RunResult
 from steelyard.settings.paths import default_data_dir
 
-__all__ = ["keep", "open_archive", "read_side", "write_text"]
+__all__ = ["any_result", "keep", "open_archive", "read_side", "write_text"]
 
 
 def open_archive(path: Path | None) -> AbstractContextManager[Archive]:
@@ -31,6 +31,14 @@ def keep(store: Archive, text: str, facts: list[str] | None, note: str) -> Entry
         result = read_any_result(Path(text))
     runs = runs_of(result)
     return store.store(result, fingerprint_of(runs, _facts(runs[0], facts)), note=note)
+
+
+def any_result(text: str, archive: Path | None) -> Result:
+    """A file, or a stored result."""
+    if Path(text).is_file():
+        return read_any_result(Path(text))
+    with open_archive(archive) as store:
+        return store.load(store.find(text))
 
 
 def read_side(text: str, store: Archive, facts: list[str] | None) -> StoredSide:

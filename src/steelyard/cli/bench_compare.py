@@ -79,6 +79,8 @@ def _measured(
     from steelyard.lab.judge import BlockOptions
     from steelyard.lab.load import CacheState, ClosedLoop, OpenLoop, Workload, steady
 
+    if content.cache == "warm":
+        raise typer.BadParameter("blocks are too short to warm a cache", param_hint="--cache")
     if blocks.rate is not None and blocks.concurrency is not None:
         raise typer.BadParameter("--rate and --concurrency exclude each other")
     arrivals = (

@@ -1,4 +1,4 @@
-"""`steelyard bench baseline`, `list`, `history`, `gate` and `schedule`: what outlives a run.
+"""Commands of `steelyard bench` that outlive a run: archive, history, gate, explain, schedule.
 
 `bench` registers them. They read options and tell; `lab.judge` stores and judges.
 """
@@ -14,12 +14,14 @@ from steelyard.cli.options import examples
 
 __all__ = [
     "BASELINE_EXAMPLES",
+    "EXPLAIN_EXAMPLES",
     "GATE_EXAMPLES",
     "HISTORY_EXAMPLES",
     "LIST_EXAMPLES",
     "REGRESSED",
     "SCHEDULE_EXAMPLES",
     "baseline",
+    "explain",
     "gate",
     "history",
     "list_results",
@@ -46,6 +48,10 @@ GATE_EXAMPLES = examples(
     "steelyard bench gate result.json --set release --unlike engine_version --junit gate.xml",
     more="Exit status: 0 nothing got worse, 4 something certainly did, 5 nobody can say "
     "(--strict), 3 the measurement is INVALID; 1 and 2 for errors and wrong usage.",
+)
+EXPLAIN_EXAMPLES = examples(
+    "steelyard bench explain result.json",
+    "steelyard bench explain result.json --lone one_user.json --json explanation.json",
 )
 SCHEDULE_EXAMPLES = examples(
     "steelyard bench schedule http://127.0.0.1:8000 --folder /etc/steelyard/standard-test",
@@ -203,6 +209,43 @@ def gate(
         raise typer.Exit(INVALID)
     if not judged.is_passed:
         raise typer.Exit(REGRESSED if judged.named(GateStatus.REGRESSED) else UNCERTAIN)
+
+
+def explain(
+    result: Annotated[
+        str, typer.Argument(metavar="RESULT", help="A result file, or the id of a stored result.")
+    ],
+    *,
+    lone: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Result of a run with one user: what computing takes without load. Default: the "
+            "fastest requests of the run.",
+        ),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Everything, as data.")] = None,
+    archive: ArchiveFlag = None,
+) -> None:
+    """Name the bound that a run met: client, gateway, queue, KV memory, prefill or decode.
+
+    Uses what the server's metrics said during the run, and says what cannot be known without.
+    """
+    from rich.console import Console
+
+    from steelyard.cli.bench_archive import any_result, write_text
+    from steelyard.cli.bench_output import print_report
+    from steelyard.lab.explain import explain as explain_run
+    from steelyard.lab.explain import explanation_json, explanation_report
+    from steelyard.lab.judge import runs_of
+    from steelyard.lab.result import read_result
+
+    alone = None if lone is None else read_result(lone)
+    for run in runs_of(any_result(result, archive)):
+        explanation = explain_run(run, alone)
+        print_report(explanation_report(explanation, run.name), Console(highlight=False))
+    if json is not None:
+        write_text(json, explanation_json(explanation).decode())
 
 
 def schedule(

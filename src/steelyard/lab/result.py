@@ -13,6 +13,7 @@ import msgspec
 from steelyard.contract.errors import InvalidRequest
 from steelyard.lab.audit import Audit
 from steelyard.lab.load import TokenScale, Workload
+from steelyard.lab.server_metrics import ServerMetrics
 from steelyard.lab.stats import ArrivalTest, Estimate, Goodput, Slo, Summary, Timeline
 
 __all__ = [
@@ -225,6 +226,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """What failures said, `outcome: text`, and how often."""
     requests: RequestTable | None = None
     """None: left out."""
+    server_metrics: ServerMetrics | None = None
+    """What the server's /metrics said. None: it shows none that are understood."""
 
     @property
     def is_saturated(self) -> bool:

@@ -32,6 +32,7 @@ from steelyard.lab.load import (
 from steelyard.lab.machine import MachineWatch, find_server_pid
 from steelyard.lab.records import Records
 from steelyard.lab.result import RunResult, TargetFacts
+from steelyard.lab.server_metrics import MetricsWatch
 from steelyard.lab.stats import Slo
 from steelyard.lab.summary import RunFacts, summarise_run
 
@@ -163,6 +164,8 @@ class Session:
         if workload.cache is CacheState.WARM:
             await self._warm(workload, plan, nonce)
         watch = MachineWatch(self._server_pid())
+        target = self.facts.target
+        metrics = MetricsWatch(target.address.url, target.headers)
 
         def begin(start_s: float) -> None:
             watch.clear()
@@ -170,7 +173,7 @@ class Session:
 
         with tempfile.TemporaryDirectory(prefix="steelyard-bench-") as folder:
             jobs = self._jobs(workload, plan, nonce=nonce, run_id=run_id, folder=Path(folder))
-            async with _watching(watch):
+            async with _watching(watch), _watching(metrics):
                 crew_report = await self._run_crew(jobs, begin)
         facts = RunFacts(
             run_id=run_id,
@@ -189,6 +192,9 @@ class Session:
             keeps_requests=keeps_requests,
         )
         result = await asyncio.to_thread(summarise_run, crew_report.records, facts)
+        measured_s = (crew_report.start_s + s for s in (result.window.begin_s, result.window.end_s))
+        said = await metrics.result(*measured_s)
+        result = msgspec.structs.replace(result, server_metrics=said)
         self._watcher.on_end(result)
         return Measured(result, crew_report.records, plan)
 
@@ -286,7 +292,7 @@ def _workers(workload: Workload, wanted: int) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _watching(watch: MachineWatch) -> AsyncIterator[None]:
+async def _watching(watch: MachineWatch | MetricsWatch) -> AsyncIterator[None]:
     task = asyncio.create_task(watch.run())
     try:
         yield
