@@ -28,6 +28,7 @@ def serve(
     model: ModelName = None,
     config: Config = None,
     sets: Sets = None,
+    *,
     host: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1."),
