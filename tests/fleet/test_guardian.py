@@ -59,6 +59,23 @@ async def test_a_program_that_is_not_there_is_a_matter_of_settings(tmp_path: Pat
     assert ended.is_final
 
 
+async def test_a_socket_that_was_left_behind_does_not_keep_it_from_starting(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "left.sock")
+    bind = f"import os, socket; socket.socket(socket.AF_UNIX).bind({path!r})"
+    command = guarded_command(
+        [sys.executable, "-c", f"{bind}; os.kill(os.getpid(), 9)"],
+        {},
+        folder=str(tmp_path),
+        grace_s=1,
+        socket=path,
+    )
+    for _ in range(2):
+        process = await LocalLauncher("guarded", command).launch()
+        assert (await process.wait()).code == -signal.SIGKILL, process.tail
+
+
 async def test_sigterm_is_passed_on(tmp_path: Path) -> None:
     process = await launched(SLEEP, tmp_path)
     await child_of(process)

@@ -125,6 +125,7 @@ def _vllm(hire: ForeignHire, post: Post) -> Hand:
         vllm_environment(plan, ready_s=policy.start_timeout_s) | device_environment(plan, ordinal),
         folder=str(hire.folder),
         grace_s=policy.stop_grace_s,
+        socket=path,
     )
     text = hire.files.text
     client = HttpClient(HttpConfig(unix_path=path))

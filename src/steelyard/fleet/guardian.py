@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -35,16 +36,24 @@ class GuardedProgram(msgspec.Struct, frozen=True):
     """Added to the environment."""
     folder: str
     """Where it runs: no stray file there can shadow its modules."""
+    socket: str | None
+    """File that it listens on: one that a predecessor has left behind is removed first, because
+    whoever was killed could not, and most programs refuse to start over it. None: none."""
     parent_pid: int
     grace_s: float
     """From SIGTERM to SIGKILL once the parent is gone."""
 
 
 def guarded_command(
-    argv: list[str], variables: dict[str, str], *, folder: str, grace_s: float
+    argv: list[str],
+    variables: dict[str, str],
+    *,
+    folder: str,
+    grace_s: float,
+    socket: str | None = None,
 ) -> ProcessCommand:
     """How to start a program that does not outlive this process."""
-    program = GuardedProgram(argv, variables, folder, os.getpid(), grace_s)
+    program = GuardedProgram(argv, variables, folder, socket, os.getpid(), grace_s)
     # -P: the working directory must not be able to shadow modules.
     guardian = (sys.executable, "-P", "-m", "steelyard.fleet.guardian")
     return ProcessCommand(argv=guardian, stdin=msgspec.json.encode(program))
@@ -53,6 +62,8 @@ def guarded_command(
 def main() -> int:
     """Entry point of the process; returns its exit status."""
     program = msgspec.json.decode(sys.stdin.buffer.read(), type=GuardedProgram)
+    if program.socket is not None:
+        Path(program.socket).unlink(missing_ok=True)
     try:
         child = subprocess.Popen(  # noqa: S603 (the command is the operator's own)
             program.argv,

@@ -7,6 +7,8 @@ from contextlib import aclosing
 import msgspec
 import pytest
 
+from steelyard.backends.http.client import HttpClient
+from steelyard.backends.http.config import HttpConfig
 from steelyard.contract.errors import (
     Cancelled,
     ContextTooLong,
@@ -239,6 +241,29 @@ async def test_the_limit_of_the_server_counts_where_it_is_lower() -> None:
         assert engine.info.context_tokens == 1000
     async with staged(endless, max_model_len=100_000) as stage, connected(stage.url) as engine:
         assert engine.info.context_tokens == 8192
+
+
+async def test_an_idle_connection_that_was_closed_meanwhile_costs_no_request() -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        await reader.readuntil(b"\r\n\r\n")  # takes a second request, and closes instead
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = HttpClient(HttpConfig(url=f"http://127.0.0.1:{port}"))
+    for _ in range(2):
+        assert await client.get_json("/", timeout_s=5) == {}
+    assert connections == 2
+    await client.close()
+    server.close()
 
 
 async def until(claim, timeout_s: float = 5.0) -> None:

@@ -103,14 +103,23 @@ class HttpClient:
         headers = {} if body is None else {"content-type": "application/json"}
         if self.config.api_key is not None:
             headers["authorization"] = f"Bearer {self.config.api_key}"
-        return await self._open_session().request(
-            method,
-            self.config.url + path,
-            data=None if body is None else msgspec.json.encode(body),
-            headers=headers,
-            timeout=timeout,
-            allow_redirects=False,
-        )
+        data = None if body is None else msgspec.json.encode(body)
+
+        async def send() -> aiohttp.ClientResponse:
+            return await self._open_session().request(
+                method,
+                self.config.url + path,
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+            )
+
+        try:
+            return await send()
+        except aiohttp.ServerDisconnectedError:
+            # The server had closed an idle connection in the same moment; a dead one refuses now.
+            return await send()
 
     async def _refuse_failure(self, response: aiohttp.ClientResponse) -> None:
         """Raise what an answer other than 200 means."""

@@ -83,6 +83,7 @@ def _limits(plan: ServerPlan) -> Iterator[_Flag]:
     yield "--scheduling-policy", "priority"
     # The model's own sampling defaults must not count: every request says how it is sampled.
     yield "--generation-config", "vllm"
+    yield "--disable-uvicorn-access-log"  # the door has a log of its own
     if plan.eager:
         yield "--enforce-eager"
     if plan.runs_model_code:
