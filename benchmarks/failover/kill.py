@@ -1,6 +1,8 @@
 """One of several replicas dies, or is stopped, under streams: what their clients see.
 
     python -m benchmarks.failover.kill --streams 60 --replicas 3
+    python -m benchmarks.failover.kill --name vllm_pair --replicas 2 --streams 16 --only "kill -9" \
+        --return-limit-s 300 --set backend=vllm --set vllm.python=/opt/vllm/bin/python …
 
 The same greedy streams run three times on a real service: undisturbed, with a SIGKILL, and with a
 SIGSTOP of the busiest replica. Tokens and usage must be those of the first run.
@@ -25,7 +27,7 @@ __all__ = ["main"]
 
 _AFTER_S = 1.5
 """The failure comes so long after the streams have begun."""
-_RETURN_LIMIT_S = 60.0
+_FAILURES = {"kill -9": signal.SIGKILL, "SIGSTOP": signal.SIGSTOP}
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def main() -> None:
     findings = asyncio.run(_measure(options))
     facts = describe_machine({"steelyard": version("steelyard")})
     command = "python -m benchmarks.failover.kill " + " ".join(sys.argv[1:])
-    print(save("kill", facts, command.strip(), findings))
+    print(save(options.name, facts, command.strip(), findings))
 
 
 def _options() -> argparse.Namespace:
@@ -54,15 +56,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--served-name", default="smollm2-135m")
+    parser.add_argument("--name", default="kill", help="of the files with the results")
+    parser.add_argument("--only", choices=list(_FAILURES), action="append", help="ways to fail")
+    parser.add_argument("--set", action="append", default=[], dest="sets", help="further settings")
+    parser.add_argument("--return-limit-s", type=float, default=60.0, help="until it is back")
     return parser.parse_args()
 
 
 async def _measure(options: argparse.Namespace) -> list[Finding]:
     names = [f"main/{number}" for number in range(options.replicas)]
     prompts = [f"Story {number}: once upon a time" for number in range(options.streams)]
-    fields = {"model": options.model, "max_tokens": options.tokens}
-    replicas = f"replicas={options.replicas}"
-    async with running_service(options.model, "--set", replicas) as service:
+    fields = {"model": options.served_name, "max_tokens": options.tokens}
+    sets = [f"replicas={options.replicas}", f"served_name={options.served_name}", *options.sets]
+    settings = [part for each in sets for part in ("--set", each)]
+    async with running_service(options.model, *settings) as service:
         for name in names:
             await service.until(name, "healthy")
 
@@ -75,15 +83,20 @@ async def _measure(options: argparse.Namespace) -> list[Finding]:
         usual = await asyncio.gather(*begin())
         undisturbed = Run(usual, began_s, 0, 0, time.monotonic() - began_s)
         runs = {"undisturbed": undisturbed}
-        for title, number in (("kill -9", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
-            runs[title] = await _disturb(service, names, begin(), number)
+        for title in options.only or _FAILURES:
+            number, limit_s = _FAILURES[title], options.return_limit_s
+            runs[title] = await _disturb(service, names, begin(), number, limit_s)
             for name in names:
                 await service.until(name, "healthy")
     return [_judge(title, run, expected) for title, run in runs.items()]
 
 
 async def _disturb(
-    service: Service, names: list[str], tasks: list[asyncio.Task[DrillStream]], number: int
+    service: Service,
+    names: list[str],
+    tasks: list[asyncio.Task[DrillStream]],
+    number: int,
+    limit_s: float,
 ) -> Run:
     began_s = time.monotonic()
     moved_before = await service.moves()
@@ -92,24 +105,26 @@ async def _disturb(
     pid = service.pid(name)
     at_s = time.monotonic()
     os.kill(pid, number)
-    returning = asyncio.create_task(_return(service, name)) if number == signal.SIGKILL else None
+    returning = None
+    if number == signal.SIGKILL:
+        returning = asyncio.create_task(_return(service, name, limit_s))
     streams = await asyncio.gather(*tasks)
     took_s = time.monotonic() - began_s
     if returning is None:
         await service.until(name, "ejected")
         at_cont_s = time.monotonic()
         os.kill(pid, signal.SIGCONT)
-        recovery_s = await _return(service, name) - at_cont_s
+        recovery_s = await _return(service, name, limit_s) - at_cont_s
     else:
         recovery_s = await returning - at_s
     moves = await service.moves() - moved_before
     return Run(streams, at_s, moves, recovery_s, took_s)
 
 
-async def _return(service: Service, name: str) -> float:
+async def _return(service: Service, name: str, limit_s: float) -> float:
     """When the replica is back."""
     await service.until(name, "absent", "ejected")
-    async with asyncio.timeout(_RETURN_LIMIT_S):
+    async with asyncio.timeout(limit_s):
         await service.until(name, "returning", "healthy")
     return time.monotonic()
 

@@ -13,7 +13,7 @@ import psutil
 
 __all__ = ["Service", "running_service"]
 
-_START_S = 180.0
+_START_S = 400.0
 _POLL_S = 0.05
 
 
