@@ -14,6 +14,7 @@ from steelyard.settings.access import FilePath
 from steelyard.settings.quantities import BadValue, Seconds
 
 __all__ = [
+    "Hardware",
     "ParallelSettings",
     "RemoteSettings",
     "ServerSettings",

@@ -10,6 +10,7 @@ What goes over the wire is a `Dialect`'s business.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
 from steelyard.backends.http.client import EventStream, HttpClient
@@ -40,6 +41,8 @@ from steelyard.contract.errors import (
 from steelyard.contract.wire import Progress
 
 __all__ = ["HttpEngine"]
+
+_log = logging.getLogger(__name__)
 
 _RETRY_S = 0.25
 _LAST_WORDS_S = 0.2
@@ -199,6 +202,7 @@ class HttpEngine:
     # What these are made of.
 
     async def _reach(self, on_progress: Callable[[Progress], None] | None) -> EngineInfo:
+        told = ""
         while True:
             try:
                 return await self._dialect.open(self._client)
@@ -207,6 +211,9 @@ class HttpEngine:
             except SteelyardError as error:
                 if error.param is not None:  # a setting is at fault, which no waiting changes
                     raise SettingsError(error.message, param=error.param, fix=_FIX) from error
+                if error.message != told:
+                    told = error.message
+                    _log.info("not ready yet: %s", told)
                 if on_progress is not None:
                     # Clients hear of it: no names, no addresses.
                     what = "nobody answers yet" if is_absence(error) else "not ready yet"
