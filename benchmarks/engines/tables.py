@@ -48,8 +48,9 @@ def setting(reading: Reading) -> Iterator[str]:
         yield f"Further rounds of our own servers: {more.date}, commit {more.commit}."
     yield ""
     yield f"{plan['threads']} compute threads for every engine, contexts of"
-    yield f"{plan['context_tokens']} tokens, {len(reading.results.rooflines)} interleaved rounds; all servers but"
-    yield "the one under load are stopped (SIGSTOP). Model: SmolLM2-135M-Instruct in Q4_1."
+    yield f"{plan['context_tokens']} tokens, {len(reading.results.rooflines)} rounds (engines in"
+    yield "turn, the order rotating); all servers but the one under load are stopped (SIGSTOP)."
+    yield "Model: SmolLM2-135M-Instruct in Q4_1."
     yield ""
     yield from table(
         ("engine", "precision", "settings that are not default"),

@@ -35,7 +35,7 @@ def sampled(name: str, prompt: list[int], count: int) -> GenerateRequest:
     return GenerateRequest(request_id=name, prompt_ids=tuple(prompt), sampling=sampling)
 
 
-@pytest.mark.parametrize("request_of", [greedy, sampled])
+@pytest.mark.parametrize("request_of", [pytest.param(greedy, marks=pytest.mark.slow), sampled])
 def test_batches_chunks_and_cache_change_no_token(
     engine: EngineRun, prompts: list[list[int]], request_of: type
 ) -> None:

@@ -15,6 +15,8 @@ from steelyard.engine.step_batch import lay_out
 from tests.models.engine_run import EngineRun, greedy
 from tests.models.prompts import PROMPTS
 
+pytestmark = pytest.mark.slow
+
 TOKENS = 64
 
 
@@ -41,9 +43,7 @@ def prompts(smollm2_path: Path) -> list[list[int]]:
     return [text.encode(prompt) for prompt in PROMPTS]
 
 
-@pytest.fixture(
-    scope="module", params=["native", pytest.param("reference", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=["native", "reference"])
 def engine(request: pytest.FixtureRequest, smollm2_path: Path, cache_dir: Path) -> EngineRun:
     return EngineRun(smollm2_path, cache_dir, precision="fp32", kernels=request.param)
 
@@ -60,7 +60,6 @@ def test_greedy_tokens_and_logits_are_those_of_transformers(
         assert logits.argmax(-1).tolist() == tokens
 
 
-@pytest.mark.slow
 def test_logits_agree_to_a_thousandth(
     engine: EngineRun, truth: Any, prompts: list[list[int]]
 ) -> None:
@@ -74,7 +73,6 @@ def test_logits_agree_to_a_thousandth(
         scheduler.abort(str(i))
 
 
-@pytest.mark.slow
 def test_chunks_batches_and_cache_leave_the_tokens_as_they_are(
     engine: EngineRun, truth: Any, prompts: list[list[int]]
 ) -> None:

@@ -66,9 +66,9 @@ def _how(details: dict[str, str]) -> str:
 
 def _memory(info: EngineInfo) -> str | None:
     """None when the engine does not say."""
-    if "weights_bytes" not in info.details:
-        return None
     tokens = info.kv_blocks_total * info.kv_block_tokens
+    if "weights_bytes" not in info.details:
+        return f"KV cache {tokens:,} tokens" if tokens else None
     weights, kv = (int(info.details.get(key, "0")) for key in ("weights_bytes", "kv_bytes"))
     return f"weights {_size(weights)}, KV cache {_size(kv)} = {tokens:,} tokens"
 

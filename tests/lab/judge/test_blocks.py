@@ -20,6 +20,7 @@ PATIENT = AuditLimits(loop_lag_ms=1e3, distortion_ms=1e3, connection_wait_ms=1e3
 """Servers, client and test share an event loop here, on a machine that others use as well."""
 
 
+@pytest.mark.slow
 async def test_interleaved_blocks_tell_a_slower_server(start_mock: Start) -> None:  # noqa: F811
     fast = await start_mock(ttft_ms=parse_distribution(20), itl_ms=parse_distribution(4))
     slow = await start_mock(ttft_ms=parse_distribution(60), itl_ms=parse_distribution(12))
@@ -43,6 +44,7 @@ async def test_interleaved_blocks_tell_a_slower_server(start_mock: Start) -> Non
         assert group.left[0].workload.seed != group.left[1].workload.seed
 
 
+@pytest.mark.slow
 async def test_a_comparison_that_was_stopped_too_early_says_nothing(
     start_mock: Start,  # noqa: F811
 ) -> None:

@@ -19,7 +19,7 @@ async def test_our_door_offers_what_its_documentation_says(door: Door) -> None:
     assert offer.refuses_unknown
     assert offer.running_gauge == "steelyard_engine_running"
     assert offer.unchecked_paths == ()
-    assert "/v1/embeddings" not in offer.paths and "/tokenize" in offer.paths
+    assert "/tokenize" in offer.paths and "/v1/moderations" not in offer.paths
 
 
 async def test_nobody_there_is_an_error_of_its_own() -> None:
