@@ -73,6 +73,9 @@ class Results(msgspec.Struct):
     """Prompt → engine → greedy text."""
     more_facts: list[Facts] = []
     """Of the further campaigns that were merged in."""
+    more_rooflines: list[Roofline] = []
+    """Of those among them that measured no decoding: no bound for what was decoded at other times,
+    when the machine's neighbours took more or less of the memory's bandwidth."""
 
     def of(self, scenario: str, engine: str, concurrency: int | None = None) -> list[Row]:
         """Valid rows, in order of measurement; disturbed ones only where there are no others."""
@@ -121,7 +124,8 @@ def merge(first: Results, *others: Results) -> Results:
             raise ValueError("results of another model or machine cannot be merged")
         known = {engine.key for engine in merged.engines}
         merged.engines += [engine for engine in other.engines if engine.key not in known]
-        merged.rooflines += other.rooflines
+        has_decoded = any(row.scenario == "decode" for row in other.rows)
+        (merged.rooflines if has_decoded else merged.more_rooflines).extend(other.rooflines)
         merged.rows += [
             msgspec.structs.replace(row, round=row.round + rounds) for row in other.rows
         ]

@@ -151,6 +151,8 @@ def roofline(reading: Reading) -> Iterator[str]:
     rates = ", ".join(f"{name} {rate / 1e9:.0f} G/s" for name, rate in best.rates.items())
     yield f"{best.bytes_per_s / 1e9:.1f} GB/s; dot products: {rates} on {best.threads} threads"
     yield f"({best.method}). Per cell: share, and the bound in tokens/s."
+    if more := [one.bytes_per_s / 1e9 for one in reading.results.more_rooflines]:
+        yield f"While the further rounds ran, memory gave {min(more):.1f} to {max(more):.1f} GB/s."
     yield ""
     rows = []
     for engine in reading.results.engines:
