@@ -45,6 +45,11 @@ def test_a_contradiction_reads_as_path_reason_place_and_fix(examined: Examiner) 
         ("gateway.limits.max_queue=8", "gateway.limits.max_n", "max_queue = 8"),
         ("batching.max_waiting=8", "gateway.limits.max_n", "batching.max_waiting = 8"),
         ("gateway.limits.max_sequences=8", "gateway.limits.max_n", "max_sequences = 8"),
+        (
+            "gateway.batches.folder=batches gateway.workers=2",
+            "gateway.batches.folder",
+            "gateway.workers = 2 processes cannot share it",
+        ),
         ("gateway.host=0.0.0.0", "gateway.host", "everyone who reaches the port"),
         ("gateway.host=::", "gateway.host", "everyone who reaches the port"),
         ("gateway.host=example.org", "gateway.host", "everyone who reaches the port"),

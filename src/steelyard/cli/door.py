@@ -9,6 +9,7 @@ from pathlib import Path
 
 from steelyard.gateway.auth.building import build_guard
 from steelyard.gateway.auth.config import AuthConfig, JwtConfig
+from steelyard.gateway.batches.config import BatchesConfig
 from steelyard.gateway.config import GatewayConfig, HttpLimits, RequestLimits
 from steelyard.gateway.http import require_address
 from steelyard.gateway.limits.config import RedisConfig, TenantRules, TenantsConfig
@@ -39,6 +40,7 @@ def gateway_config(deployment: Deployment) -> GatewayConfig:
         cors_origins=gateway.cors.origins,
         http=_http(gateway.limits),
         requests=_requests(gateway.limits),
+        batches=_batches(gateway),
         max_in_flight=_WAITING_PER_RUNNING * _running_limit(deployment),
         max_queue=gateway.limits.max_queue,
         queue_timeout_s=gateway.limits.queue_timeout_s,
@@ -97,6 +99,21 @@ def _requests(limits: LimitsSettings) -> RequestLimits:
         max_stop_chars=limits.max_stop_chars,
         max_logit_bias=limits.max_logit_bias,
         max_messages=limits.max_messages,
+    )
+
+
+def _batches(gateway: GatewaySettings) -> BatchesConfig | None:
+    batches = gateway.batches
+    if batches.folder is None:
+        return None
+    return BatchesConfig(
+        folder=expanded(batches.folder),
+        concurrency=batches.concurrency,
+        file_bytes=batches.max_file_bytes,
+        line_bytes=gateway.limits.max_body_bytes,
+        max_lines=batches.max_lines,
+        tenant_bytes=batches.max_tenant_bytes,
+        open_batches=batches.max_open,
     )
 
 

@@ -14,6 +14,7 @@ from steelyard.contract import Clock, RealClock
 from steelyard.gateway.admission import Admission
 from steelyard.gateway.auth.building import require_keys
 from steelyard.gateway.auth.guard import Guard
+from steelyard.gateway.batches.service import BatchService
 from steelyard.gateway.cache_salt import CacheSalts
 from steelyard.gateway.config import GatewayConfig
 from steelyard.gateway.front import Front, Lasting, build_front
@@ -61,6 +62,7 @@ def build_gateway(
         store=build_store(config.tenants, clock, metrics.access),
         metrics=metrics,
         about=About(table, page, clock, config.readiness_timeout_s),
+        batches=None if config.batches is None else BatchService(config.batches, clock),
     )
     return Gateway(config, lasting)
 
@@ -126,9 +128,13 @@ class Gateway:
         return self._front.router.routes
 
     async def startup(self) -> None:
-        """Begin to listen. Raises `SettingsError` when the address cannot be had."""
+        """Begin to listen. Raises `SettingsError` when the address, or the folder of batches,
+        cannot be had."""
         self._upkeep = _start(self._lasting.store.run())
         self._guard_upkeep = _start(self._front.guard.run())
+        if self._lasting.batches is not None:
+            self._lasting.batches.runner.adopt(self._front.lines)
+            await self._lasting.batches.startup()
         await self._server.startup()
 
     async def apply(self, config: GatewayConfig) -> None:
@@ -152,6 +158,8 @@ class Gateway:
         await _end(former)
         self._front = change.front
         self._server.adopt(change.config)
+        if self._lasting.batches is not None:
+            self._lasting.batches.runner.adopt(change.front.lines)
         self._lasting.admission.adopt(
             max_queue=change.config.max_queue, queue_timeout_s=change.config.queue_timeout_s
         )
@@ -162,7 +170,11 @@ class Gateway:
 
         Setting `hurry` ends the grace period. Safe to repeat.
         """
+        if self._lasting.batches is not None:
+            await self._lasting.batches.stop_lines()  # they can wait; people cannot
         await self._server.stop(hurry or asyncio.Event())
+        if self._lasting.batches is not None:
+            await self._lasting.batches.shutdown()
         await _end(self._guard_upkeep)
         await _end(self._upkeep)
         self._lasting.encoder.close()

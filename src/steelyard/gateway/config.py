@@ -8,6 +8,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from steelyard.gateway.auth.config import AuthConfig
+from steelyard.gateway.batches.config import BatchesConfig
 from steelyard.gateway.limits.config import TenantsConfig
 
 __all__ = ["GatewayConfig", "HttpLimits", "RequestLimits"]
@@ -94,6 +95,8 @@ class GatewayConfig:
     """Web pages that may call the API from a browser; empty switches CORS off, `*` allows all."""
     http: HttpLimits = field(default_factory=HttpLimits)
     requests: RequestLimits = field(default_factory=RequestLimits)
+    batches: BatchesConfig | None = None
+    """None: there are no files and no batches."""
     max_in_flight: int = 256
     """Requests handed to the engine at once. More than the engine runs, so that it never idles;
     not many more, so that waiting happens where order can still be changed."""

@@ -45,7 +45,7 @@ class Cors:
             Answer(
                 status=204,
                 headers=(
-                    ("access-control-allow-methods", "GET, POST"),
+                    ("access-control-allow-methods", "GET, POST, DELETE"),
                     ("access-control-allow-headers", "authorization, content-type, x-request-id"),
                     ("access-control-max-age", "600"),
                 ),

@@ -5,11 +5,16 @@ the whole front at once, so no request meets half of it; what outlives a change 
 connections, engines) belongs to `gateway.app` and is only referred to.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from steelyard.gateway.admission import Admission
 from steelyard.gateway.auth.building import build_guard
 from steelyard.gateway.auth.guard import Guard
+from steelyard.gateway.batches.lines import CHAT, TEXT
+from steelyard.gateway.batches.routes import add_batch_routes
+from steelyard.gateway.batches.runner import LineHandler
+from steelyard.gateway.batches.service import BatchService
 from steelyard.gateway.cache_salt import CacheSalts
 from steelyard.gateway.caller import Access
 from steelyard.gateway.config import GatewayConfig
@@ -39,6 +44,8 @@ class Lasting:
     store: LimitStore
     metrics: Metrics
     about: About
+    batches: BatchService | None
+    """None: switched off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,8 @@ class Front:
     guard: Guard
     cors: Cors
     router: Router
+    lines: Mapping[str, LineHandler]
+    """What answers lines of batches, by their url."""
 
     async def answer(self, exchange: Exchange) -> None:
         """Find the route, let the caller in, and let the handler answer.
@@ -76,7 +85,20 @@ def build_front(config: GatewayConfig, lasting: Lasting, former: Front | None = 
         salts=lasting.salts,
         metrics=lasting.metrics,
     )
-    return Front(guard, Cors(config.cors_origins), _routes(surroundings, lasting.about))
+    router = _routes(surroundings, lasting.about)
+    add_batch_routes(router, lasting.batches, config.requests.max_field_bytes)
+    return Front(guard, Cors(config.cors_origins), router, _lines(surroundings, lasting))
+
+
+def _lines(around: Surroundings, lasting: Lasting) -> Mapping[str, LineHandler]:
+    """The same path as for everybody, behind everybody."""
+    limits, tenants = around.config.requests, around.config.tenants.in_class("batch")
+    limiter = Limiter(tenants, lasting.store, lasting.metrics.access)
+    behind = replace(around, limiter=limiter)
+    return {
+        CHAT: GenerationEndpoint(ChatDialect(limits), behind),
+        TEXT: GenerationEndpoint(CompletionDialect(limits), behind),
+    }
 
 
 def _routes(around: Surroundings, about: About) -> Router:

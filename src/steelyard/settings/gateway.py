@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 from steelyard.settings._section import Section
 from steelyard.settings.access import AdminSettings, AuthSettings
 from steelyard.settings.hosts import Host, is_loopback
-from steelyard.settings.quantities import BadValue, Count, Seconds, Size
+from steelyard.settings.quantities import LARGEST_BYTES, BadValue, Count, Seconds, Size
 
-__all__ = ["CorsSettings", "GatewaySettings", "LimitsSettings"]
+__all__ = ["BatchesSettings", "CorsSettings", "GatewaySettings", "LimitsSettings"]
 
 
 def _origin(value: str) -> str:
@@ -82,6 +82,25 @@ class LimitsSettings(Section):
     """Entries of `logit_bias`."""
 
 
+class BatchesSettings(Section):
+    """Files of requests that are worked through when nobody else needs the engine."""
+
+    folder: str | None = None
+    """Where files, results and progress are kept; made when missing. `null` switches `/v1/files`
+    and `/v1/batches` off. Needs `gateway.workers: 1`, and a folder for each service."""
+    concurrency: Annotated[int, Field(ge=1, le=4096)] = 8
+    """Requests of batches at the engine at once. They have the lowest priority there, but each
+    takes memory for its tokens while it runs."""
+    max_file_bytes: Annotated[int, Size(1024, 1024**4)] = 64 * 1024**2
+    """Of one uploaded file; more is refused with 413."""
+    max_lines: Count = 50_000
+    """Requests of one batch."""
+    max_tenant_bytes: Annotated[int, Size(1024, LARGEST_BYTES)] = 4 * 1024**3
+    """All files of one tenant, results included; further uploads are refused."""
+    max_open: Count = 16
+    """Batches of one tenant that have not ended."""
+
+
 class GatewaySettings(Section):
     """The OpenAI-compatible door."""
 
@@ -105,6 +124,7 @@ class GatewaySettings(Section):
     `auth.mode` is `none`."""
     cors: CorsSettings = CorsSettings()
     limits: LimitsSettings = LimitsSettings()
+    batches: BatchesSettings = BatchesSettings()
     keepalive_comment_s: Seconds = 15.0
     """An SSE comment is sent whenever a stream has been silent this long, so that proxies do not
     take a long prompt for a dead connection."""

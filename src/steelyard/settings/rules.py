@@ -177,6 +177,16 @@ def _metrics_have_a_place(deployment: Deployment) -> Iterator[Contradiction]:
         )
 
 
+def _batches_have_one_keeper(deployment: Deployment) -> Iterator[Contradiction]:
+    gateway = deployment.gateway
+    if gateway.batches.folder is not None and gateway.workers > 1:
+        yield Contradiction(
+            ("gateway.batches.folder", "gateway.workers"),
+            f"is set, but gateway.workers = {gateway.workers} processes cannot share it",
+            "set gateway.workers: 1, or remove it",
+        )
+
+
 def _restarts_slow_down(deployment: Deployment) -> Iterator[Contradiction]:
     restart = deployment.engine.restart
     if restart.first_delay_s > restart.max_delay_s:
@@ -233,6 +243,7 @@ RULES: tuple[Callable[[Deployment], Iterator[Contradiction]], ...] = (
     _credentials_can_be_checked,
     _credentials_are_asked_for,
     _metrics_have_a_place,
+    _batches_have_one_keeper,
     _restarts_slow_down,
     _replicas_are_said_once,
     _standbys_have_somebody,

@@ -16,7 +16,7 @@ from steelyard.gateway.generation.dialect import Dialect
 from steelyard.gateway.generation.order import Ask, Order, make_order, plan
 from steelyard.gateway.generation.prompts import PromptEncoder
 from steelyard.gateway.generation.streaming import stream_order
-from steelyard.gateway.http import Answer, ClientGone, Exchange
+from steelyard.gateway.http import Answer, Call, ClientGone
 from steelyard.gateway.limits.config import TenantRules
 from steelyard.gateway.limits.limiter import Limiter
 from steelyard.gateway.models import ModelTable
@@ -46,29 +46,29 @@ class GenerationEndpoint:
         self._dialect = dialect
         self._around = surroundings
 
-    async def __call__(self, exchange: Exchange) -> None:
+    async def __call__(self, call: Call) -> None:
         """Read, then walk the path with a meter that sees how it ends."""
-        body = await exchange.read_body()
-        ask = self._read(exchange, body)
-        with self._meter(exchange, ask.fields.model) as meter:
+        body = await call.read_body()
+        ask = self._read(call, body)
+        with self._meter(call, ask.fields.model) as meter:
             try:
-                await self._walk(exchange, ask, meter)
+                await self._walk(call, ask, meter)
             except ClientGone:
                 meter.cancelled("disconnect")
                 raise
             except asyncio.CancelledError:
-                meter.cancelled("shutdown" if exchange.interrupted_by else "disconnect")
+                meter.cancelled("shutdown" if call.interrupted_by else "disconnect")
                 raise
 
-    async def _walk(self, exchange: Exchange, ask: Ask, meter: RequestMeter) -> None:
+    async def _walk(self, call: Call, ask: Ask, meter: RequestMeter) -> None:
         """Check, get permission, queue, tokenise, reserve, generate, answer."""
-        around, tenant = self._around, exchange.caller.tenant
-        served = around.models.find(ask.fields.model, exchange.caller)
+        around, tenant = self._around, call.caller.tenant
+        served = around.models.find(ask.fields.model, call.caller)
         vocab_size = served.engine.info.vocab_size
-        rules = around.limiter.rules(exchange.caller)
+        rules = around.limiter.rules(call.caller)
         limits = _request_limits(around.config.requests, rules)
         sampling = plan(ask, vocab_size, limits)
-        async with around.limiter.permit(exchange, meter) as permit, around.admission.slot():
+        async with around.limiter.permit(call, meter) as permit, around.admission.slot():
             prompts = await around.encoder.encode(ask.prompts, served.text, vocab_size)
             order = make_order(
                 ask,
@@ -79,31 +79,31 @@ class GenerationEndpoint:
                 cache_salt=around.salts.salt(tenant, ask.fields.cache_salt),
                 tenant=tenant,
                 rules=rules,
-                trace=exchange.header("traceparent"),
+                trace=call.header("traceparent"),
                 limits=limits,
             )
             await permit.reserve(order.prompt_tokens, order.asked_tokens, order.max_tokens)
             meter.handed_over(order.prompt_tokens)
-            await self._deliver(exchange, order, meter)
+            await self._deliver(call, order, meter)
 
-    async def _deliver(self, exchange: Exchange, order: Order, meter: RequestMeter) -> None:
+    async def _deliver(self, call: Call, order: Order, meter: RequestMeter) -> None:
         config = self._around.config
         if order.ask.fields.stream:
-            await stream_order(order, self._dialect, exchange.open_stream(), config, meter)
+            await stream_order(order, self._dialect, call.open_stream(), config, meter)
         else:
             body = await collect_order(order, self._dialect, config, meter)
-            await exchange.send(Answer(body))
+            await call.send(Answer(body))
 
-    def _read(self, exchange: Exchange, body: bytes) -> Ask:
+    def _read(self, call: Call, body: bytes) -> Ask:
         try:
             return self._dialect.read(body)
         except SteelyardError as error:
-            self._meter(exchange, "").failed(error)
+            self._meter(call, "").failed(error)
             raise
 
-    def _meter(self, exchange: Exchange, model: str) -> RequestMeter:
+    def _meter(self, call: Call, model: str) -> RequestMeter:
         name = self._around.models.metric_name(model)
-        return self._around.metrics.request(name, exchange.caller.tenant)
+        return self._around.metrics.request(name, call.caller.tenant)
 
 
 def _request_limits(of_all: RequestLimits, rules: TenantRules) -> RequestLimits:

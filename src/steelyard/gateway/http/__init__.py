@@ -5,6 +5,7 @@
 """
 
 from steelyard.gateway.http.answers import Answer, json_answer
+from steelyard.gateway.http.call import Call
 from steelyard.gateway.http.connection import ClientGone
 from steelyard.gateway.http.event_stream import EventStream
 from steelyard.gateway.http.exchange import Exchange
@@ -13,6 +14,7 @@ from steelyard.gateway.http.server import HttpServer, require_address
 
 __all__ = [
     "Answer",
+    "Call",
     "ClientGone",
     "EventStream",
     "Exchange",

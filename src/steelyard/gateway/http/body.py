@@ -12,12 +12,12 @@ from steelyard.gateway.config import HttpLimits
 from steelyard.gateway.errors import Refusal, http_refusal
 from steelyard.gateway.http.connection import Connection, IncompleteBody
 
-__all__ = ["read_body"]
+__all__ = ["check_header", "read_body", "too_large"]
 
 
 async def read_body(request: web.BaseRequest, connection: Connection, limits: HttpLimits) -> bytes:
     """The whole body. Raises `Refusal` (400, 408, 411, 413, 415, 417)."""
-    _check_header(request, limits)
+    check_header(request, "application/json", limits.max_body_bytes)
     stream = request.content
     try:
         if stream.is_eof():  # it came with the header, as small bodies do
@@ -34,21 +34,22 @@ async def read_body(request: web.BaseRequest, connection: Connection, limits: Ht
             400, "malformed_http", "The body's chunked encoding is broken.", close=True
         ) from None
     if len(body) > limits.max_body_bytes:
-        raise _too_large(limits)
+        raise too_large(limits.max_body_bytes)
     return body
 
 
-def _check_header(request: web.BaseRequest, limits: HttpLimits) -> None:
+def check_header(request: web.BaseRequest, expected_type: str, max_bytes: int) -> None:
+    """Refuse what the header alone shows to be wrong. Raises `Refusal`."""
     headers = request.headers
     # A browser sends JSON to other origins only after asking (CORS); other types it just sends.
     content_type = headers.get("Content-Type", "")
     media_type = content_type.partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if media_type != expected_type:
         got = (
             f"not {media_type!r}" if media_type.isprintable() and media_type else "which is missing"
         )
         raise http_refusal(
-            415, "unsupported_media_type", f"Content-Type must be application/json, {got[:80]}."
+            415, "unsupported_media_type", f"Content-Type must be {expected_type}, {got[:80]}."
         )
     if headers.get("Content-Encoding", "identity").lower() != "identity":
         raise http_refusal(
@@ -57,8 +58,8 @@ def _check_header(request: web.BaseRequest, limits: HttpLimits) -> None:
     length = headers.get("Content-Length")
     if length is None and "Transfer-Encoding" not in headers:
         raise http_refusal(411, "length_required", "The request has no body: send Content-Length.")
-    if length is not None and int(length) > limits.max_body_bytes:
-        raise _too_large(limits)
+    if length is not None and int(length) > max_bytes:
+        raise too_large(max_bytes)
     expectation = headers.get("Expect")
     if expectation is not None and expectation.lower() != "100-continue":
         raise http_refusal(417, "expectation_failed", "Only Expect: 100-continue is understood.")
@@ -74,7 +75,7 @@ async def _receive(request: web.BaseRequest, connection: Connection, limits: Htt
             while part := await request.content.readany():
                 size += len(part)
                 if size > limits.max_body_bytes:
-                    raise _too_large(limits)
+                    raise too_large(limits.max_body_bytes)
                 parts.append(part)
     except TimeoutError:
         connection.close_reason = "body_timeout"
@@ -84,10 +85,11 @@ async def _receive(request: web.BaseRequest, connection: Connection, limits: Htt
     return b"".join(parts)
 
 
-def _too_large(limits: HttpLimits) -> Refusal:
+def too_large(max_bytes: int) -> Refusal:
+    """Of a body, or of a file in one."""
     return http_refusal(
         413,
         "payload_too_large",
-        f"The body is larger than {limits.max_body_bytes} bytes, the limit of this server.",
+        f"The body is larger than {max_bytes} bytes, the limit of this server.",
         close=True,
     )

@@ -5,6 +5,8 @@ What the request means is decided by the handler that holds the exchange.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import BinaryIO
 from urllib.parse import unquote
 
 from aiohttp import HttpVersion11, web
@@ -16,6 +18,7 @@ from steelyard.gateway.http.answers import Answer, Headers, render_head
 from steelyard.gateway.http.body import read_body
 from steelyard.gateway.http.connection import Connection
 from steelyard.gateway.http.event_stream import EventStream
+from steelyard.gateway.http.upload import Form, read_form
 
 __all__ = ["Exchange"]
 
@@ -70,6 +73,11 @@ class Exchange:
         self.task: asyncio.Task[None] | None = asyncio.current_task()
 
     @property
+    def query(self) -> Mapping[str, str]:
+        """What follows the path; of equal names the first."""
+        return self._request.rel_url.query
+
+    @property
     def has_begun(self) -> bool:
         """True once the status of the answer is on its way."""
         return self._has_sent or (self._stream is not None and self._stream.has_begun)
@@ -91,6 +99,10 @@ class Exchange:
         """The whole body, which must be JSON by its content type. Raises `Refusal`."""
         return await read_body(self._request, self._connection, self._limits)
 
+    async def read_form(self, content: BinaryIO, max_bytes: int) -> Form:
+        """A form whose file goes to `content`. Raises `Refusal`."""
+        return await read_form(self._request, self._connection, self._limits, content, max_bytes)
+
     async def send(self, answer: Answer) -> None:
         """Send the complete answer; waits while the client is slow to take it."""
         assert not self.has_begun, "an exchange has one answer"
@@ -107,6 +119,27 @@ class Exchange:
         )
         self._connection.write(head if self.method == "HEAD" else head + answer.body)
         await self._connection.drain()
+
+    async def send_parts(self, content_type: str, length: int, parts: AsyncIterator[bytes]) -> None:
+        """Send a body of `length` bytes piece by piece, as the client takes it."""
+        assert not self.has_begun, "an exchange has one answer"
+        self._has_sent = True
+        self.status = 200
+        head = render_head(
+            200,
+            content_type,
+            self.answer_headers,
+            length=length,
+            close=self.close,
+            is_http_10=self._is_http_10,
+        )
+        self._connection.write(head)
+        if self.method != "HEAD":
+            self.close, closes = True, self.close  # half a body must not look like a whole one
+            async for part in parts:
+                self._connection.write(part)
+                await self._connection.drain()
+            self.close = closes
 
     async def refuse(self, refusal: Refusal) -> None:
         """Send an error: as an answer, or as the last event of a stream that has begun.

@@ -51,7 +51,7 @@ class Router:
 
     def add(self, method: str, path: str, handler: Handler, access: Access) -> None:
         """Route `path`; one that ends in `/*` takes everything below it."""
-        route = self._exact.get(path)
+        route = next((route for route in self.routes if route.template == path), None)
         if route is None:
             route = Route(path, access)
             if path.endswith("/*"):

@@ -1,19 +1,20 @@
 """Settings of tenants' limits, resolved. `cli.wiring` fills them in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from steelyard.policies.budgets import Limits
 
 __all__ = ["PriorityClass", "RedisConfig", "TenantRules", "TenantsConfig"]
 
-PriorityClass = Literal["high", "normal", "low"]
+PriorityClass = Literal["high", "normal", "low", "batch"]
+"""`batch` is for lines of batches, and for nobody else."""
 
 _CLASS_WIDTH = 2**33
 """More than a request's own priorities, which have 32 bits: no request leaves its class."""
 
-_RANKS: dict[PriorityClass, int] = {"high": -1, "normal": 0, "low": 1}
+_RANKS: dict[PriorityClass, int] = {"high": -1, "normal": 0, "low": 1, "batch": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +63,16 @@ class TenantsConfig:
         if own is None and plan is not None:
             own = self.plans.get(plan)
         return self.default if own is None else own
+
+    def in_class(self, priority_class: PriorityClass) -> "TenantsConfig":
+        """The same for everybody, in this class."""
+
+        def moved(rules: TenantRules) -> TenantRules:
+            return replace(rules, priority_class=priority_class)
+
+        return replace(
+            self,
+            default=moved(self.default),
+            plans={name: moved(rules) for name, rules in self.plans.items()},
+            named={name: moved(rules) for name, rules in self.named.items()},
+        )

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from steelyard.contract.errors import InvalidRequest, RateLimited, SteelyardError
 from steelyard.gateway.caller import Caller
-from steelyard.gateway.http import Exchange
+from steelyard.gateway.http import Call
 from steelyard.gateway.limits.config import TenantRules, TenantsConfig
 from steelyard.gateway.limits.headers import limit_headers
 from steelyard.gateway.limits.store import Lease, LimitStore
@@ -36,15 +36,15 @@ class Limiter:
         """What the caller may do."""
         return self._config.rules(caller.tenant, caller.plan)
 
-    def permit(self, exchange: Exchange, request: RequestMeter | None = None) -> "Permit":
+    def permit(self, call: Call, request: RequestMeter | None = None) -> "Permit":
         """An asynchronous context for one request. `request` counts what it produces; None for
         one that produces nothing.
 
         Entering it raises `RateLimited`.
         """
         return Permit(
-            exchange,
-            self.rules(exchange.caller),
+            call,
+            self.rules(call.caller),
             self._store,
             self._meter,
             request=request,
@@ -58,7 +58,7 @@ class Permit:
     __slots__ = (
         "_assumed_tokens",
         "_base_headers",
-        "_exchange",
+        "_call",
         "_lease",
         "_meter",
         "_prompt_tokens",
@@ -69,7 +69,7 @@ class Permit:
 
     def __init__(
         self,
-        exchange: Exchange,
+        call: Call,
         rules: TenantRules,
         store: LimitStore,
         meter: AccessMeter,
@@ -79,12 +79,12 @@ class Permit:
     ) -> None:
         self.rules = rules
         """What the tenant may do, for the whole of this request."""
-        self._exchange = exchange
+        self._call = call
         self._store = store
         self._meter = meter
         self._request = request
         self._assumed_tokens = assumed_tokens
-        self._base_headers = exchange.answer_headers
+        self._base_headers = call.answer_headers
         self._lease: Lease | None = None
         self._prompt_tokens = 0
 
@@ -92,7 +92,7 @@ class Permit:
         limits = self.rules.limits
         if limits.is_unlimited:
             return self
-        verdict, self._lease = await self._store.open(self._exchange.caller.tenant, limits)
+        verdict, self._lease = await self._store.open(self._call.caller.tenant, limits)
         self._show(verdict)
         if self._lease is None:
             raise self._refusal(verdict)
@@ -144,7 +144,7 @@ class Permit:
         return self._prompt_tokens + produced
 
     def _show(self, verdict: Verdict) -> None:
-        self._exchange.answer_headers = self._base_headers + limit_headers(verdict)
+        self._call.answer_headers = self._base_headers + limit_headers(verdict)
 
     def _refusal(self, verdict: Verdict) -> RateLimited:
         assert verdict.refused_by is not None, "an answer of yes refuses nothing"
@@ -154,7 +154,7 @@ class Permit:
             "tokens": f"{limits.tokens_per_minute} tokens per minute",
             "concurrency": f"{limits.concurrent_requests} requests at once",
         }[verdict.refused_by]
-        self._meter.limited(self._exchange.caller.tenant, verdict.refused_by)
+        self._meter.limited(self._call.caller.tenant, verdict.refused_by)
         return RateLimited(
             f"this tenant may use {what}",
             delay_s=verdict.retry_after_us / 1e6,

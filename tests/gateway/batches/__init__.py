@@ -1,0 +1,1 @@
+"""Files and batches through the door."""
