@@ -106,3 +106,45 @@ def test_schedules_are_written_and_checked(bench: Bench) -> None:
     assert "sh -n" in done.output
     assert len(list(folder.iterdir())) == 5
     assert (folder / "steelyard-standard-test.sh").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"[]",
+        b'{"schema": 7}',
+        b'{"schema": "steelyard.run/999"}',
+        b'{"x":' + b"[" * 100_000,
+        b'{"schema": "steelyard.curve/1", "runs": []}',
+    ],
+)
+@pytest.mark.parametrize("command", ["compare", "gate", "baseline", "explain"])
+def test_files_that_hold_no_result_are_refused_by_name(
+    bench: Bench, command: str, content: bytes
+) -> None:
+    bench("baseline", bench.result("good"), "--set", "s")
+    path = bench.folder / "broken.json"
+    path.write_bytes(content)
+    more = {"compare": [path], "gate": ["--set", "s"]}.get(command, [])
+    error = bench(command, path, *more).exception
+    assert isinstance(error, InvalidRequest)
+    assert error.param == str(path)
+
+
+def test_a_result_cut_off_anywhere_is_refused_by_name(bench: Bench) -> None:
+    whole = bench.result("whole").read_bytes()
+    bench("baseline", bench.result("good"), "--set", "s")
+    path = bench.folder / "cut.json"
+    for part in range(0, len(whole) - 2, len(whole) // 20):
+        path.write_bytes(whole[:part])
+        error = bench("gate", path, "--set", "s").exception
+        assert isinstance(error, InvalidRequest)
+        assert error.param == str(path)
+
+
+def test_percentiles_that_one_side_lacks_are_not_compared(bench: Bench) -> None:
+    left, right = bench.result("left"), bench.result("right")
+    left.write_text(left.read_text().replace('"p99"', '"p98"'))
+    assert bench("compare", left, right).exit_code in (0, None)

@@ -30,7 +30,7 @@ def find_on_indexes(indexes: Sequence[str], package: str, file_name: str, web: W
         page = f"{index.rstrip('/')}/{package}/"
         try:
             addresses = _addresses(page, web)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             reasons.append(f"{page}: {error}")
             continue
         for address in addresses:

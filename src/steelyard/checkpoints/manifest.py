@@ -46,7 +46,7 @@ def read_manifest(directory: Path) -> Manifest | None:
         body = source.read(_MAX_BYTES)
     try:
         manifest = msgspec.json.decode(body, type=Manifest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise damaged(path, str(error)) from error
     names = [name for name in (*manifest.files, manifest.entry) if name != "."]
     if not all(map(is_plain_name, names)):

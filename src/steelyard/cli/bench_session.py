@@ -121,6 +121,6 @@ def _body(server: ServerFlags) -> dict[str, object]:
             raise typer.BadParameter(f"{text!r}: write KEY=JSON", param_hint="--body")
         try:
             body[key] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             body[key] = value
     return body

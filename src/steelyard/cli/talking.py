@@ -176,7 +176,7 @@ class ServerTalker:
         )
 
 
-_CANNOT_TALK = (aiohttp.ClientError, TimeoutError, ValueError)
+_CANNOT_TALK = (aiohttp.ClientError, TimeoutError, ValueError, RecursionError)
 """What comes of a server that is not there, or is none of OpenAI's kind."""
 
 
@@ -230,7 +230,7 @@ async def _require_ok(answer: aiohttp.ClientResponse) -> None:
         return
     body = await answer.read()
     message = body.decode(errors="replace")[:200]
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         problem = msgspec.json.decode(body, type=_Event).error
         message = message if problem is None else problem.message
     raise InternalError(f"the server answered {answer.status}: {message}")

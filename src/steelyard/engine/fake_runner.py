@@ -138,7 +138,7 @@ def _read_model(path: Path) -> FakeModel:
         model = msgspec.json.decode(path.read_bytes(), type=FakeModel)
     except OSError as error:
         raise CheckpointError(str(error.strerror), param=str(path)) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(
             f"no description of a fake model: {error}", param=str(path)
         ) from error

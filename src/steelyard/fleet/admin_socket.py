@@ -66,7 +66,7 @@ class AdminSocket:
     async def _respond(self, line: bytes) -> Answer:
         try:
             order = _ORDERS.decode(line)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return Answer(error=to_info(ProtocolError(f"no order: {error}")))
         return await self._answer(order)
 
@@ -85,7 +85,7 @@ async def give_order(path: Path, order: Order) -> Answer:
     try:
         writer.write(msgspec.json.encode(order) + b"\n")
         answer = msgspec.json.decode(await reader.readline(), type=Answer)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EngineLost("the fleet ended before it had answered") from error
     finally:
         writer.close()

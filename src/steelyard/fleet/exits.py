@@ -37,7 +37,7 @@ def process_exit(
 
 
 def _reported(report: bytes) -> SteelyardError | None:
-    with contextlib.suppress(msgspec.MsgspecError, IndexError):
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError):
         return from_info(msgspec.json.decode(report.splitlines()[-1], type=ErrorInfo))
     return None
 

@@ -106,7 +106,7 @@ def _read(path: Path) -> _Content:
         content = msgspec.json.decode(path.read_bytes(), type=_Content)
     except FileNotFoundError:
         return _Content()
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(
             f"{path} cannot be read: {error}", fix="stop the replicas it names and remove it"
         ) from error

@@ -263,7 +263,7 @@ def read_result(path: Path) -> RunResult:
         if schema != SCHEMA:
             raise InvalidRequest(f"holds a {schema!r}, not a {SCHEMA!r}", param=str(path))
         return msgspec.json.decode(data, type=RunResult)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"holds no result: {error}", param=str(path)) from error
 
 

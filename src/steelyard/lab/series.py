@@ -165,7 +165,7 @@ def read_series(path: Path) -> Series:
         return msgspec.json.decode(path.read_bytes(), type=Series)
     except OSError as error:
         raise InvalidRequest(error.strerror or str(error), param=str(path)) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"holds no series of runs: {error}", param=str(path)) from error
 
 

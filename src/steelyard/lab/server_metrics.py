@@ -5,9 +5,9 @@ publish; `explain` gives it a meaning. A server without metrics is no error.
 """
 
 import asyncio
+import http.client
 import re
 import time
-import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ class MetricsWatch:
         try:
             with urllib.request.urlopen(self._request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
                 return zlib.compress(answer.read(), level=1)
-        except (OSError, urllib.error.URLError, ValueError):
+        except (OSError, http.client.HTTPException, ValueError):
             return None
 
 

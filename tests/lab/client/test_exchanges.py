@@ -140,6 +140,7 @@ async def test_cached_tokens_are_kept() -> None:
         ([chat("", role="assistant"), chat("", finish="stop")], Outcome.EMPTY),
         ([chat("a"), "not json"], Outcome.MALFORMED),
         ([chat("a"), [1, 2]], Outcome.MALFORMED),
+        ([chat("a"), '{"x":' + "[" * 100_000], Outcome.MALFORMED),
         ([chat("a"), {"choices": "none"}], Outcome.MALFORMED),
     ],
 )

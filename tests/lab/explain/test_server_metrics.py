@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,3 +85,18 @@ async def test_a_session_keeps_what_the_server_said(start_mock: Start) -> None: 
     explanation = explain(run)
     # On a busy machine the client may be late, and says so first.
     assert explanation.bound in ("queue", "client")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"no http\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\nx"]
+)
+async def test_a_server_that_does_not_speak_http_is_no_error(answer: bytes) -> None:
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        watch = MetricsWatch(f"http://127.0.0.1:{port}", {})
+        await watch.run()
+        assert await watch.result(0.0, 1.0) is None

@@ -49,7 +49,14 @@ def test_a_mooncake_trace_keeps_the_blocks_of_its_prompts(tmp_path: Path) -> Non
         (read_azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,-5,5\n"),
         (read_azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n"),
         (read_azure, ""),
+        (read_azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,5,9" + "0" * 30),
+        (read_azure, "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "x" * 200_000),
         (read_mooncake, "{}"),
+        (read_mooncake, '{"timestamp":' + "[" * 100_000),
+        (
+            read_mooncake,
+            '{"timestamp":0,"input_length":5,"output_length":1' + "0" * 18 + ',"hash_ids":[1]}',
+        ),
         (read_mooncake, "not json"),
         (
             read_mooncake,
@@ -58,11 +65,35 @@ def test_a_mooncake_trace_keeps_the_blocks_of_its_prompts(tmp_path: Path) -> Non
         (read_mooncake, ""),
         (read_prompts, ""),
         (read_prompts, "{}"),
+        (read_prompts, '{"x":' + "[" * 100_000),
         (read_prompts, '{"turns": "one"}'),
     ],
 )
 def test_a_broken_file_is_named(tmp_path: Path, reader, text: str) -> None:
     path = _written(tmp_path / "broken.jsonl", text)
+    with pytest.raises(InvalidRequest) as caught:
+        reader(path)
+    assert caught.value.param == str(path)
+
+
+_PACKED = gzip.compress(_AZURE.encode() * 500)
+
+
+@pytest.mark.parametrize("reader", [read_azure, read_mooncake, read_prompts])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("latin.csv", b"TIMESTAMP,ContextTokens\n\xff\xfe"),
+        ("short.csv.gz", _PACKED[:-20]),
+        ("flipped.csv.gz", _PACKED[:60] + b"\xff\xff" + _PACKED[62:]),
+        ("other.csv.gz", b"no gzip at all"),
+    ],
+)
+def test_a_file_that_cannot_be_read_to_its_end_is_named(
+    tmp_path: Path, reader, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
     with pytest.raises(InvalidRequest) as caught:
         reader(path)
     assert caught.value.param == str(path)

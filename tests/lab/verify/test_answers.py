@@ -84,6 +84,7 @@ def test_log_probabilities_of_both_shapes_become_tokens() -> None:
     [
         ("no json", "no JSON"),
         ("[]", "object"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"id": "x"}', "missing required field"),
         (json.dumps({**HEAD, "choices": [{"index": "0", "text": "a"}]}), "choices[0].index"),
         (json.dumps({**HEAD, "choices": [{"index": 0, "text": None}]}), "choices[0].text"),
@@ -116,6 +117,7 @@ def test_what_clients_could_not_read_is_malformed_and_says_where(body: str, wher
     [
         ("", "no events"),
         ("data: {\n\n", "no JSON"),
+        ("data: " + "[" * 100_000 + "\n\n", "no JSON"),
         ('data: {"error": {"message": "out of memory"}}\n\n', "out of memory"),
         ("data: [DONE]\n\n", "no events"),
     ],

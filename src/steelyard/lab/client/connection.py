@@ -165,6 +165,6 @@ def _reason(body: bytes) -> str:
     """The message of an error body, whatever its shape."""
     try:
         chunk = decode_chunk(body)
-    except ValueError:  # msgspec's errors and bad UTF-8 are both of it
+    except (ValueError, RecursionError):  # msgspec's errors and bad UTF-8 are both of the first
         return " ".join(body.decode(errors="replace").split())[:200]
     return error_text(chunk.error) if chunk.error is not None else body.decode()[:200]

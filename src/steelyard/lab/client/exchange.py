@@ -133,7 +133,7 @@ class Exchange:
             return
         try:
             chunk = decode_chunk(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.fail(Outcome.MALFORMED, now_s, f"an event cannot be read: {error}")
             return
         if chunk.error is not None:
@@ -150,7 +150,7 @@ class Exchange:
         self.flags |= RequestFlag.NOT_STREAMED
         try:
             answer = decode_chunk(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.fail(Outcome.MALFORMED, now_s, f"the answer cannot be read: {error}")
             return
         if answer.error is not None:

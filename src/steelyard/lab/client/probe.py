@@ -144,7 +144,7 @@ async def _get(
             if answer.status == 200:
                 return msgspec.json.decode(await answer.read())
             reason = f"{path} answered {answer.status}"
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError) as error:
         reason = f"{base}{path}: {error or type(error).__name__}"
     if is_optional:
         return None

@@ -3,6 +3,7 @@
 Which extras a server understands is found out by `probe`.
 """
 
+import re
 import socket
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -82,17 +83,31 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
                 param="url",
                 fix="write http://HOST:PORT or https://HOST",
             )
+        if parts.username is not None or parts.query or parts.fragment:
+            # They would not be sent, and the server's refusal would be a riddle.
+            raise InvalidRequest(
+                "the URL holds a user name, a query or a fragment",
+                param="url",
+                fix="write http://HOST:PORT; name the variable with the key with --api-key-env",
+            )
+        if re.fullmatch("[!-~]*", parts.path) is None:
+            raise InvalidRequest(
+                f"{self.url!r}: its path holds characters that must be written as %XX", param="url"
+            )
         is_tls = parts.scheme == "https"
         path = parts.path.rstrip("/").removesuffix("/v1")
-        return Address(parts.hostname, port or (443 if is_tls else 80), path, is_tls)
+        return Address(
+            parts.hostname, (443 if is_tls else 80) if port is None else port, path, is_tls
+        )
 
 
 def resolve(address: Address) -> Address:
     """The address with its name looked up. Raises `InvalidRequest` when there is no such host."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise InvalidRequest(f"{address.host}: {error.strerror}", param="url") from error
+    except (OSError, UnicodeError) as error:  # the latter: a label that is empty or too long
+        why = error.strerror if isinstance(error, OSError) else "no name of a host"
+        raise InvalidRequest(f"{address.host}: {why}", param="url") from error
     first = str(found[0][4][0])
     return Address(address.host, address.port, address.path, address.is_tls, first)
 

@@ -132,7 +132,7 @@ def _common_series(left: StoredSide, right: StoredSide) -> list[Measure]:
         Measure(metric, statistic)
         for metric, statistics in COMPARED
         for statistic in statistics
-        if all(metric in run.latencies for run in runs)
+        if all(run.percentile(metric, float(statistic[1:])) is not None for run in runs)
         and all(_estimate(run, Measure(metric, statistic)).value > 0 for run in runs)
     ]
     is_closed = all(isinstance(run.workload.arrivals, ClosedLoop) for run in runs)

@@ -38,7 +38,7 @@ def decode_result(data: bytes, *, where: str) -> Result:
             if schema == SCHEMA
             else msgspec.json.decode(data, type=Series)
         )
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"holds no result: {error}", param=where) from error
     if not runs_of(result):
         raise InvalidRequest("holds no run", param=where)

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,9 @@ __all__ = ["MOONCAKE_BLOCK_TOKENS", "Trace", "read_azure", "read_mooncake", "rea
 
 MOONCAKE_BLOCK_TOKENS = 512
 """Tokens that one hash id stands for; the last one of a request may stand for fewer."""
+
+_MOST_TOKENS = 2**31 - 1
+"""Of one request: no model comes near, and sums still fit the columns."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -51,12 +55,14 @@ class Trace:
 def read_azure(path: Path) -> Trace:
     """Raises `InvalidRequest` naming the line that cannot be read."""
     rows = []
-    with _open_text(path) as lines:
-        for number, row in enumerate(csv.DictReader(lines), start=2):
+    try:
+        for number, row in enumerate(csv.DictReader(_text_lines(path)), start=2):
             try:
                 rows.append(_azure_row(row))
             except (KeyError, ValueError, TypeError) as error:
                 raise _unreadable(path, number, error) from error
+    except csv.Error as error:
+        raise InvalidRequest(f"holds no CSV: {error}", param=str(path)) from error
     return _trace(path, rows, None)
 
 
@@ -67,7 +73,7 @@ def read_mooncake(path: Path) -> Trace:
     for number, line in _lines(path):
         try:
             row = decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise _unreadable(path, number, error) from error
         if len(row.hash_ids) != -(-row.input_length // MOONCAKE_BLOCK_TOKENS):
             raise _unreadable(path, number, f"{len(row.hash_ids)} hash ids do not fit the length")
@@ -89,7 +95,7 @@ def read_prompts(path: Path) -> list[tuple[str, ...]]:
             continue
         try:
             row = msgspec.json.decode(line, type=_PromptRow)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise _unreadable(path, number, error) from error
         turns = row.turns or ((row.prompt,) if row.prompt else ())
         if not turns:
@@ -102,8 +108,8 @@ def read_prompts(path: Path) -> list[tuple[str, ...]]:
 
 class _MooncakeRow(msgspec.Struct):
     timestamp: float
-    input_length: Annotated[int, msgspec.Meta(ge=1)]
-    output_length: Annotated[int, msgspec.Meta(ge=0)]
+    input_length: Annotated[int, msgspec.Meta(ge=1, le=_MOST_TOKENS)]
+    output_length: Annotated[int, msgspec.Meta(ge=0, le=_MOST_TOKENS)]
     hash_ids: tuple[int, ...]
 
 
@@ -117,8 +123,8 @@ def _azure_row(row: Mapping[str, str]) -> tuple[float, int, int]:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)  # only differences count: no local clock changes
     prompt, output = int(row["ContextTokens"]), int(row["GeneratedTokens"])
-    if prompt < 1 or output < 0:
-        raise ValueError("lengths must be positive")
+    if not (1 <= prompt <= _MOST_TOKENS and 0 <= output <= _MOST_TOKENS):
+        raise ValueError(f"lengths must be between 1 and {_MOST_TOKENS}")
     return moment.timestamp(), prompt, max(output, 1)
 
 
@@ -139,19 +145,26 @@ def _trace(
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines that are not empty, with their numbers."""
-    with _open_text(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            if text := line.strip():
-                yield number, text
+    for number, line in enumerate(_text_lines(path), start=1):
+        if text := line.strip():
+            yield number, text
+
+
+def _text_lines(path: Path) -> Iterator[str]:
+    """Raises `InvalidRequest` for what cannot be read to its end: damaged, cut short, no text."""
+    try:
+        with _open_text(path) as lines:
+            yield from lines
+    except OSError as error:
+        raise InvalidRequest(error.strerror or str(error), param=str(path)) from error
+    except (EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"cannot be read: {error}", param=str(path)) from error
 
 
 def _open_text(path: Path) -> io.TextIOBase:
-    try:
-        if path.suffix == ".gz":
-            return io.TextIOWrapper(gzip.open(path), encoding="utf-8")
-        return path.open(encoding="utf-8", newline="")
-    except OSError as error:
-        raise InvalidRequest(error.strerror or str(error), param=str(path)) from error
+    if path.suffix == ".gz":
+        return io.TextIOWrapper(gzip.open(path), encoding="utf-8")
+    return path.open(encoding="utf-8", newline="")
 
 
 def _unreadable(path: Path, number: int, why: object) -> InvalidRequest:

@@ -134,7 +134,7 @@ def read_truth(path: Path) -> tuple[RunTruth, list[RequestTruth]]:
         for number, line in enumerate(file, start=1):
             try:
                 record = decoder.decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise SettingsError(f"line {number}: {error}", param=str(path)) from None
             if isinstance(record, RunTruth):
                 run = record

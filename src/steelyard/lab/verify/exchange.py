@@ -82,7 +82,10 @@ class Exchange:
 
     def json(self) -> Any:
         """The decoded body. Raises `ValueError` when it is no JSON text in UTF-8."""
-        return json.loads(self.body.decode("utf-8"))
+        try:
+            return json.loads(self.body.decode("utf-8"))
+        except RecursionError as error:
+            raise ValueError("the JSON text is nested too deeply") from error
 
     @property
     def shown(self) -> str:

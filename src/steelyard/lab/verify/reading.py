@@ -75,7 +75,7 @@ def convert(value: Any, schema: type[StructT]) -> StructT:
 def _chunk(endpoint: Endpoint, event: SseEvent) -> Chunk:
     try:
         decoded = msgspec.json.decode(event.data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"an event is no JSON text ({error}): {excerpt(event.data, 120)}") from None
     if isinstance(decoded, dict) and "error" in decoded:
         raise Malformed(f"an error came inside the stream: {excerpt(event.data, 300)}")

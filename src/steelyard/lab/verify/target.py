@@ -1,5 +1,6 @@
 """Which server is verified, and how hard: values only."""
 
+import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -70,11 +71,15 @@ def read_target(url: str, *, model: str | None = None, api_key: str | None = Non
             param="URL",
             fix="write http://host:port; name the variable with the key with --api-key-env",
         )
+    if re.fullmatch("[!-~]*", parts.path) is None:
+        raise InvalidRequest(
+            f"{url!r}: its path holds characters that must be written as %XX", param="URL"
+        )
     base_path = parts.path.rstrip("/").removesuffix("/v1")
     return Target(
         url=f"{parts.scheme}://{parts.netloc}{base_path}",
         host=parts.hostname,
-        port=port or _DEFAULT_PORTS[parts.scheme],
+        port=_DEFAULT_PORTS[parts.scheme] if port is None else port,
         is_tls=parts.scheme == "https",
         base_path=base_path,
         model=model,

@@ -183,7 +183,7 @@ def _json_value(text: str) -> Any:
     """None when `text` is no JSON."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
