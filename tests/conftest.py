@@ -1,5 +1,6 @@
 """Fixtures that several folders of tests share."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from steelyard.settings.paths import default_cache_dir, environment
 # A busy machine is no failure; `timeout` of pytest bounds every test.
 settings.register_profile("steelyard", deadline=None)
 settings.load_profile("steelyard")
+
+# A shell has its background jobs ignore Ctrl-C, and so would every program that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
