@@ -99,7 +99,7 @@ class FleetHome:
 
     def launcher(self, post: Post, config: EngineConfig) -> Launcher:
         """How the process of a post is started, or found."""
-        places = Places(self._logs, post.name.replace("/", "-"))
+        places = Places(self._logs, post.file_name)
         command = engine_command(config, is_owned=False)
         return DetachedLauncher(post.name, command, places, self.ledger)
 

@@ -118,7 +118,7 @@ def _vllm(hire: ForeignHire, post: Post) -> Hand:
     section, ordinal = hire.resolved.deployment.vllm, hire.ordinal(post)
     assert section.python is not None, "the rules ask for it"
     plan = server_plan(hire.resolved, section, hire.files.checkpoint, ordinal)
-    path = str(hire.folder / f"{post.name.replace('/', '-')}.sock")
+    path = str(hire.folder / f"{post.file_name}.sock")
     policy = hire.policy
     command = guarded_command(
         vllm_command(plan, _whole(section.python), path),

@@ -4,7 +4,6 @@ Concrete classes meet here as in `wiring`, which takes this for deployments of m
 replica.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +131,7 @@ def make_replicas(
     addresses: dict[str, str] = {}
 
     def hire(post: Post) -> Hand:
-        told = config(f"unix:{folder / _socket_name(post.name)}")
+        told = config(f"unix:{folder / post.file_name}.sock")
         addresses[post.name] = told.listen
         if not told.threads:
             told = msgspec.structs.replace(told, threads=threads)
@@ -183,7 +182,3 @@ def _threads_each(deployment: Deployment) -> int:
     groups = deployment.replica_groups.values()
     computing = sum(group.replicas for group in groups if group.standby_of is None)
     return max(1, resolve_threads(0) // computing)
-
-
-def _socket_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]", "-", name) + ".sock"

@@ -6,7 +6,9 @@ which replica gets a request is decided there. What operators ask for is in `fle
 """
 
 import asyncio
+import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -50,6 +52,17 @@ class Post:
     weight: float = 1.0
     standby_of: str | None = None
     """The group it stands by for; None: it serves."""
+
+    @property
+    def file_name(self) -> str:
+        """What sockets and logs are called: short, as sockets' paths must be, and no other post's.
+
+        Groups are named freely: `a.b` and `a-b` would be one file if signs were only replaced.
+        """
+        if re.fullmatch("[A-Za-z0-9]{1,32}/[0-9]+", self.name):
+            return self.name.replace("/", "-")
+        plain = re.sub("[^A-Za-z0-9]", "-", self.name)[:32]
+        return f"{plain}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from steelyard.contract.errors import InvalidRequest
 from steelyard.lab.load import OpenLoop, RateProfile, burst, parse_profile, steady
 from steelyard.lab.load.arrivals import start_times
 from steelyard.lab.load.randomness import Streams
@@ -73,3 +74,11 @@ def test_streams_of_different_purpose_seed_or_index_share_nothing() -> None:
         for index in ((), (0,), (1,), (0, 1), (1, 0))
     ]
     assert len(set(draws)) == len(draws)
+
+
+@pytest.mark.parametrize(
+    ("rate", "duration_s"), [(float("inf"), 5.0), (1e9, 100.0), (5.0, 1e30), (5.0, float("inf"))]
+)
+def test_more_requests_than_can_be_planned_are_refused(rate: float, duration_s: float) -> None:
+    with pytest.raises(InvalidRequest, match="more than a run can have"):
+        start_times(OpenLoop(profile=steady(rate, duration_s)), Streams(0))

@@ -15,12 +15,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from steelyard.contract.errors import InvalidRequest
 from steelyard.lab.load.randomness import Streams
 from steelyard.lab.load.rates import RateProfile
 
-__all__ = ["Arrivals", "ClosedLoop", "OpenLoop", "TraceReplay", "start_times"]
+__all__ = ["MOST_REQUESTS", "Arrivals", "ClosedLoop", "OpenLoop", "TraceReplay", "start_times"]
 
 Floats = npt.NDArray[np.float64]
+
+MOST_REQUESTS = 20_000_000
+"""Of one run: what a plan of them takes fits a small machine, and a day at 200/s fits in."""
 
 
 class OpenLoop(msgspec.Struct, frozen=True, tag="open"):
@@ -63,8 +67,16 @@ Arrivals = OpenLoop | ClosedLoop | TraceReplay
 
 
 def start_times(arrivals: OpenLoop, streams: Streams) -> Floats:
-    """Seconds from the start of the run, ascending, all below the profile's duration."""
+    """Seconds from the start of the run, ascending, all below the profile's duration.
+
+    Raises `InvalidRequest` when there are too many to be planned.
+    """
     profile = arrivals.profile
+    if not profile.total <= MOST_REQUESTS:
+        raise InvalidRequest(
+            f"{profile.total:.3g} requests are more than a run can have ({MOST_REQUESTS:,})",
+            fix="lower the rate, or make it shorter",
+        )
     count = max(round(profile.total), 1)
     if arrivals.cv == 0:
         operational = np.arange(count) * (profile.total / count)
@@ -73,4 +85,6 @@ def start_times(arrivals: OpenLoop, streams: Streams) -> Floats:
         gaps = streams.generator("gaps").gamma(shape, size=count + 1)
         # Gaps of very bursty processes underflow to zero together; any scale does then.
         operational = np.cumsum(gaps)[:-1] * (profile.total / max(gaps.sum(), 1e-300))
-    return profile.when_expected(np.minimum(operational, np.nextafter(profile.total, 0)))
+    times_s = profile.when_expected(np.minimum(operational, np.nextafter(profile.total, 0)))
+    # Where a rate rises from zero, rounding may turn times that nearly coincide around.
+    return np.maximum.accumulate(times_s)
