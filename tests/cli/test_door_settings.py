@@ -47,7 +47,10 @@ def everything(tmp_path: Path) -> Deployment:
     jwt = {"issuer": "https://idp", "audience": ["us"], "jwks_url": "https://idp/keys"}
     return Deployment.model_validate(
         {
-            "gateway": {"auth": {"mode": "jwt", "jwt": jwt}},
+            "gateway": {
+                "auth": {"mode": "jwt", "jwt": jwt},
+                "batches": {"folder": str(tmp_path / "batches")},
+            },
             "tenants": {
                 "default": {"priority": "low"},
                 "plans": {"gold": {"max_tokens": 8}},

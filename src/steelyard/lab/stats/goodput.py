@@ -95,7 +95,9 @@ def wilson(good: int, asked: int) -> Estimate:
     share, spread = good / asked, _Z**2 / asked
     middle = (share + spread / 2) / (1 + spread)
     half = _Z / (1 + spread) * math.sqrt(share * (1 - share) / asked + spread / (4 * asked))
-    return Estimate(share, max(middle - half, 0.0), min(middle + half, 1.0))
+    # The interval of none or all ends at the share itself, which rounding must not cut off.
+    low, high = min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)
+    return Estimate(share, low, high)
 
 
 def _were_asked(records: Records, window: Window) -> npt.NDArray[np.bool_]:
