@@ -21,9 +21,9 @@ from steelyard.checkpoints import open_checkpoint
 from steelyard.cli.wiring import engine_config
 from steelyard.contract import GenerateRequest, SamplingParams, TokenChunk
 from steelyard.engine.config import EngineConfig
+from steelyard.engine.process import scheduler_config
 from steelyard.engine.runners import create_runner
 from steelyard.engine.threads import resolve_threads, thread_environment
-from steelyard.scheduling.config import SchedulerConfig
 from steelyard.scheduling.scheduler import Scheduler
 from steelyard.scheduling.step_plan import StepResult
 from steelyard.settings import resolve
@@ -57,19 +57,7 @@ class _BareLoop:
         model = self._runner.load(lambda _share, _what: None)
         gc.freeze()  # as the engine process does
         self._scheduler = Scheduler(
-            SchedulerConfig(
-                max_running=config.max_running,
-                max_waiting=config.max_waiting,
-                max_step_tokens=config.max_step_tokens,
-                context_tokens=model.context_tokens,
-                min_batch=config.min_batch,
-                max_wait_s=config.max_wait_s,
-                memory_threshold=config.memory_threshold,
-                step_stretch=config.step_stretch,
-                prefix_cache=config.prefix_cache,
-            ),
-            model.groups,
-            model.end_token_ids,
+            scheduler_config(config, model), model.groups, model.end_token_ids
         )
         self._runner.bind(self._scheduler.block_tables)
         self._submitted = 0

@@ -63,7 +63,6 @@ class LocalDoors:
         self, resolved: Resolved, gateway: Gateway, metrics: Metrics, origin: Origin | None
     ) -> None:
         """`origin` None: the settings are not read again."""
-        self._resolved = resolved
         self._gateway = gateway
         self._reloader = None
         if origin is not None and origin.file is not None:

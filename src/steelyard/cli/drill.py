@@ -33,81 +33,64 @@ _Replica = Annotated[
 _Streams = Annotated[int, typer.Option(metavar="NUMBER", min=1, max=10_000, help="At once.")]
 _Tokens = Annotated[int, typer.Option(metavar="NUMBER", min=8, max=100_000, help="Per stream.")]
 
+Happening = Callable[["_Scene"], Awaitable[None]]
+"""What is done to one replica, step by step."""
+
 _LOOK_S = 0.05
 _RETURN_LIMIT_S = 120.0
 _STOPPED_S = 4.0
 
 
-@app.command(epilog=examples("steelyard drill kill", "steelyard drill kill main/1 --streams 60"))
-def kill(
-    replica: _Replica = None,
-    config: Config = None,
-    sets: Sets = None,
-    streams: _Streams = 12,
-    tokens: _Tokens = 96,
-) -> None:
+def _drill(*lines: str) -> Callable[[Happening], Happening]:
+    """Make a command of what happens to a replica; its name and its first sentence are the
+    function's, `lines` are examples."""
+
+    def add(happen: Happening) -> Happening:
+        def command(
+            replica: _Replica = None,
+            config: Config = None,
+            sets: Sets = None,
+            streams: _Streams = 12,
+            tokens: _Tokens = 96,
+        ) -> None:
+            _run(happen, replica, config, sets, (streams, tokens))
+
+        app.command(happen.__name__, help=happen.__doc__, epilog=examples(*lines))(command)
+        return happen
+
+    return add
+
+
+@_drill("steelyard drill kill", "steelyard drill kill main/1 --streams 60")
+async def kill(scene: "_Scene") -> None:
     """Kill a replica's process (SIGKILL) under streams."""
-
-    async def happen(scene: "_Scene") -> None:
-        await scene.signal("SIGKILL")
-        await scene.until_ready()
-
-    _run(happen, replica, config, sets, (streams, tokens))
+    await scene.signal("SIGKILL")
+    await scene.until_ready()
 
 
-@app.command(epilog=examples("steelyard drill stall"))
-def stall(
-    replica: _Replica = None,
-    config: Config = None,
-    sets: Sets = None,
-    streams: _Streams = 12,
-    tokens: _Tokens = 96,
-) -> None:
+@_drill("steelyard drill stall")
+async def stall(scene: "_Scene") -> None:
     """Stop a replica's process (SIGSTOP) under streams, and let it go on after four seconds."""
-
-    async def happen(scene: "_Scene") -> None:
-        await scene.signal("SIGSTOP")
-        await asyncio.sleep(_STOPPED_S)
-        await scene.signal("SIGCONT")
-
-    _run(happen, replica, config, sets, (streams, tokens))
+    await scene.signal("SIGSTOP")
+    await asyncio.sleep(_STOPPED_S)
+    await scene.signal("SIGCONT")
 
 
-@app.command(epilog=examples("steelyard drill drain main/0"))
-def drain(
-    replica: _Replica = None,
-    config: Config = None,
-    sets: Sets = None,
-    streams: _Streams = 12,
-    tokens: _Tokens = 96,
-) -> None:
+@_drill("steelyard drill drain main/0")
+async def drain(scene: "_Scene") -> None:
     """Drain a replica under streams, and give it requests again."""
+    from steelyard.fleet.orders import Drain, Resume
 
-    async def happen(scene: "_Scene") -> None:
-        from steelyard.fleet.orders import Drain, Resume
-
-        await scene.order(Drain(scene.replica), "drain")
-        await scene.order(Resume(scene.replica), "resume")
-
-    _run(happen, replica, config, sets, (streams, tokens))
+    await scene.order(Drain(scene.replica), "drain")
+    await scene.order(Resume(scene.replica), "resume")
 
 
-@app.command(epilog=examples("steelyard drill restart main/0"))
-def restart(
-    replica: _Replica = None,
-    config: Config = None,
-    sets: Sets = None,
-    streams: _Streams = 12,
-    tokens: _Tokens = 96,
-) -> None:
+@_drill("steelyard drill restart main/0")
+async def restart(scene: "_Scene") -> None:
     """Restart a replica in order, under streams."""
+    from steelyard.fleet.orders import Restart
 
-    async def happen(scene: "_Scene") -> None:
-        from steelyard.fleet.orders import Restart
-
-        await scene.order(Restart(scene.replica), "restart")
-
-    _run(happen, replica, config, sets, (streams, tokens))
+    await scene.order(Restart(scene.replica), "restart")
 
 
 class _Scene:
@@ -156,7 +139,7 @@ class _Scene:
 
 
 def _run(
-    happen: Callable[[_Scene], Awaitable[None]],
+    happen: Happening,
     replica: str | None,
     config: Path | None,
     sets: list[str] | None,

@@ -44,7 +44,7 @@ from steelyard.engine.watchdog import Watchdog
 from steelyard.scheduling.config import SchedulerConfig
 from steelyard.scheduling.scheduler import Scheduler
 
-__all__ = ["main"]
+__all__ = ["main", "scheduler_config"]
 
 _log = logging.getLogger("steelyard.engine.process")
 
@@ -85,7 +85,7 @@ def _serve(config: EngineConfig) -> None:
             runner, model = _load(config, desk.report)
         # What was imported and loaded stays: keep it out of collections, each a pause of 0.1 s.
         gc.freeze()
-        scheduler = Scheduler(_scheduler_config(config, model), model.groups, model.end_token_ids)
+        scheduler = Scheduler(scheduler_config(config, model), model.groups, model.end_token_ids)
         runner.bind(scheduler.block_tables)
         info = _describe(config, model, scheduler, load_s=time.monotonic() - started_s)
         _log.info("ready after %s s: %s on %s", info.details["load_s"], info.model, config.listen)
@@ -151,7 +151,8 @@ def _load(config: EngineConfig, report: ProgressReport) -> tuple[StepRunner, Loa
     return runner, runner.load(report)
 
 
-def _scheduler_config(config: EngineConfig, model: LoadedModel) -> SchedulerConfig:
+def scheduler_config(config: EngineConfig, model: LoadedModel) -> SchedulerConfig:
+    """What the scheduler is told of the engine's configuration and of the loaded model."""
     return SchedulerConfig(
         max_running=config.max_running,
         max_waiting=config.max_waiting,

@@ -105,7 +105,6 @@ class DetachedProcess:
         self._pid = pid
         self._places = places
         self._child = child
-        self.is_adopted = child is None
 
     @property
     def pid(self) -> int:

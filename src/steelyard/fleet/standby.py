@@ -24,7 +24,6 @@ class Standbys:
     def __init__(self, crew: Crew, ledger: Ledger) -> None:
         self._crew = crew
         self._ledger = ledger
-        self.promotions = 0
         for hand in crew:
             crew.roster.want(hand.post.name, self.is_serving(hand.post.name))
 
@@ -61,6 +60,5 @@ class Standbys:
                 return
 
     def _set(self, name: str, is_serving: bool) -> None:
-        self.promotions += is_serving
         self._ledger.note_serving(name, is_serving)
         self._crew.roster.want(name, is_serving)

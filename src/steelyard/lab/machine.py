@@ -3,13 +3,13 @@ this machine, its processes are found by the port they listen on.
 """
 
 import asyncio
-import ipaddress
 from collections.abc import Iterable
 from typing import TypeVar
 
 import psutil
 
 from steelyard.lab.result import HardwareFacts
+from steelyard.settings.hosts import is_loopback
 from steelyard.telemetry import ProcessProbe, find_gpus
 from steelyard.telemetry.gpu import GpuProbe
 from steelyard.telemetry.hardware import GpuSample, HostProbe, HostSample, ProcessSample
@@ -100,7 +100,7 @@ class MachineWatch:
 
 def find_server_pid(host: str, port: int) -> int | None:
     """The process that listens on a port of this machine. None: elsewhere, or not ours to see."""
-    if not _is_here(host):
+    if not is_loopback(host):
         return None
     try:
         connections = psutil.net_connections("tcp")
@@ -113,15 +113,6 @@ def find_server_pid(host: str, port: int) -> int | None:
         and getattr(connection.laddr, "port", None) == port
     )
     return next((pid for pid in listening if pid), None)
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _memory_bytes(process: ProcessSample) -> int:

@@ -65,10 +65,6 @@ class ReplicaHealth:
         """Start of the ramp; None once it is complete."""
         self._healthy_since_s = now_s
 
-    @property
-    def is_probing(self) -> bool:
-        return self._probe_began_s is not None
-
     def share(self, now_s: float) -> float:
         """Which part of its full share of requests it may be given, in (0, 1]."""
         began_s = self._return_began_s

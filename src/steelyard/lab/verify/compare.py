@@ -56,10 +56,6 @@ class PromptComparison(msgspec.Struct, frozen=True, kw_only=True):
     mean_logprob_change_nats: float | None
     """Mean absolute difference of the log-probabilities of equal tokens. None: not told."""
 
-    @property
-    def is_equal_up_to_ties(self) -> bool:
-        return all(one.is_tie for one in self.differences)
-
 
 @dataclass(slots=True)
 class Comparison:
